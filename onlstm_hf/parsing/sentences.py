@@ -109,8 +109,7 @@ def is_one_sentence(sentences) -> bool:
 
 def sentence_windows(sentences: Iterable[SentenceUnits], size: int) -> Iterator[list[SentenceUnits]]:
     """Yields windows of at most `size` sentences and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
-    return windows(sentences, size, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW)
-
+    return bounded_windows(sentences, size, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW)
 
 
 def batches(window: list[SentenceUnits], batch_size: int) -> Iterator[list[int]]:

@@ -9,13 +9,13 @@ from tests.helpers.tiny_models import MODEL_TYPES
 
 @pytest.fixture
 def broken_checkpoint(checkpoint, tmp_path):
-    """A copy of the checkpoint for a test to break."""
+    """A copy of the checkpoint that a test may damage."""
     return Path(shutil.copytree(checkpoint, tmp_path / "broken"))
 
 
 @pytest.fixture
 def baseline(tokenizer, tmp_path):
-    """The checkpoint of a model that induces no trees."""
+    """Checkpoint of a model that induces no trees."""
     model = MODEL_TYPES["rnn"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
     model.save_pretrained(tmp_path / "baseline")
     tokenizer.save_pretrained(tmp_path / "baseline")
@@ -24,7 +24,7 @@ def baseline(tokenizer, tmp_path):
 
 @pytest.fixture
 def run(capsys):
-    """Runs the command and returns what it wrote; it must succeed."""
+    """Runs the command, which must succeed, and returns its output."""
 
     def run(*arguments):
         assert main([str(argument) for argument in arguments]) == 0, capsys.readouterr().err
@@ -35,7 +35,7 @@ def run(capsys):
 
 @pytest.fixture
 def error_of(capsys):
-    """Runs the command and returns its error, which must be one friendly line."""
+    """Runs the command, which must fail with an error of one line, and returns the error."""
 
     def error_of(*arguments):
         capsys.readouterr()

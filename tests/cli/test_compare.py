@@ -24,7 +24,7 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("trees", ["trees.txt", "trees.jsonl"])
-def test_json_has_what_is_shared_crossing_and_missed(files, trees, capsys):
+def test_json_lists_shared_crossing_and_missed_constituents(files, trees, capsys):
     assert command_line.main(["compare", trees, "gold.mrg", "--format", "jsonl"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["shared"] == [[0, 3], [3, 6], [4, 6]] and first["crossing"] == first["missed"] == []
@@ -49,7 +49,7 @@ def test_unlabelled_gold_trees_and_a_picture(files, capsys):
     assert "dog" in picture and "1 of 1 constituents are gold" in picture
 
 
-def test_a_currency_sign_that_the_preset_leaves_out_is_left_out_of_both_trees(files, capsys):
+def test_a_currency_sign_that_the_preset_drops_is_dropped_from_both_trees(files, capsys):
     (files / "gold.mrg").write_text("(S (NP It) (VP (VBD cost) (NP (QP ($ $) (CD 4) (NN m)) (-NONE- *U*))) (. .))")
     (files / "trees.txt").write_text("(It (cost ($ (4 m))))\n")
     assert command_line.main(["compare", "trees.txt", "gold.mrg", "--format", "jsonl"]) == 0
@@ -72,7 +72,7 @@ def test_unlabelled_gold_trees_need_their_preset(files, capsys):
         ("\n".join(TREES), ["--figure", "two.jpg"], "must end in .svg, .png"),
     ],
 )
-def test_files_that_do_not_fit_are_errors(files, trees, options, message, capsys):
+def test_mismatched_files_are_errors(files, trees, options, message, capsys):
     (files / "trees.txt").write_text(trees)
     assert command_line.main(["compare", "trees.txt", "gold.mrg", *options]) == 1
     written = capsys.readouterr()

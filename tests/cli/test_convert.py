@@ -19,7 +19,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def vocabulary_files(tmp_path):
-    """Two texts whose words have the ids of `WORDS`, but for `<eos>`, which ends the first line."""
+    """Two texts whose words have the ids of `WORDS`, except `<eos>`, which ends the first line."""
     (tmp_path / "train.txt").write_text(" the <unk> cat \n sat on the mat . \n")
     (tmp_path / "valid.txt").write_text(" it saw dogs the \n old dog that N \n")
     return [tmp_path / "train.txt", tmp_path / "valid.txt"]
@@ -39,7 +39,7 @@ def test_a_converted_checkpoint_loads_with_from_pretrained(run, tmp_path, source
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "without").config.vocab_size == len(WORDS)
 
 
-def test_conversion_overwrites_nothing(error_of, tmp_path, source):
+def test_conversion_does_not_overwrite_files(error_of, tmp_path, source):
     out = tmp_path / "out"
     out.mkdir()
     (out / "precious").touch()
@@ -54,7 +54,7 @@ def test_conversion_overwrites_nothing(error_of, tmp_path, source):
         (prpn_checkpoint, "PRPNForCausalLM", {"num_slots": 4, "resolution": 0.25, "hard": False}),
     ],
 )
-def test_a_whole_checkpoint_of_the_authors_code_is_converted(run, tmp_path, vocabulary_files, make, name, expected):
+def test_a_full_checkpoint_of_the_authors_code_is_converted(run, tmp_path, vocabulary_files, make, name, expected):
     save_in_zip(make(), tmp_path / "original.pt")
     printed = run("convert", tmp_path / "original.pt", tmp_path / "out", "--vocab-from", *vocabulary_files)
     assert re.search(rf"{name}, [\d,]+ parameters, 15 words, with its tokenizer", printed)
@@ -63,7 +63,7 @@ def test_a_whole_checkpoint_of_the_authors_code_is_converted(run, tmp_path, voca
     assert run("parse", "the cat", "--model", tmp_path / "out") == "(the cat)\n"
 
 
-def test_what_the_state_dict_of_a_prpn_does_not_tell_can_be_given(run, error_of, tmp_path, source):
+def test_settings_that_a_prpn_state_dict_lacks_can_be_given(run, error_of, tmp_path, source):
     torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
     run("convert", tmp_path / "weights.pt", tmp_path / "defaults")
     flags = ["--num-slots", 4, "--resolution", 0.25, "--no-hard"]
@@ -75,7 +75,7 @@ def test_what_the_state_dict_of_a_prpn_does_not_tell_can_be_given(run, error_of,
     assert 'type "onlstm", which has no num_slots' in error_of("convert", source, tmp_path / "out", "--num-slots", 4)
 
 
-def test_nothing_is_left_of_a_conversion_that_fails(error_of, tmp_path, source, vocabulary_files, monkeypatch):
+def test_a_failed_conversion_leaves_no_files(error_of, tmp_path, source, vocabulary_files, monkeypatch):
     def fail(*arguments, **options):
         raise OSError("the disk is full")
 

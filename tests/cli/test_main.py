@@ -18,7 +18,7 @@ SUBCOMMANDS = ["parse", "compare", "score", "parse-corpus", "demo", "page", "con
 
 @pytest.fixture
 def run_installed(tmp_path, project_root, monkeypatch):
-    """Runs the installed command in a process of its own, which lists on standard error what it imports."""
+    """Runs the installed command in a separate process, which lists its imports on standard error."""
     monkeypatch.setenv("PYTHONPATH", str(project_root))
     script = tmp_path / "onlstm-hf"
     script.write_text(CONSOLE_SCRIPT)
@@ -41,7 +41,7 @@ def run_installed(tmp_path, project_root, monkeypatch):
         (["prase", "text"], 2),
     ],
 )
-def test_help_and_wrong_usage_wait_for_no_large_library(run_installed, arguments, code):
+def test_help_and_wrong_usage_import_no_large_library(run_installed, arguments, code):
     process = run_installed(*arguments)
     assert process.returncode == code, process.stderr
     assert "--version" not in arguments or process.stdout.startswith(f"onlstm-hf {__version__}\n")
@@ -84,13 +84,13 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
     assert "usage: onlstm-hf" in capsys.readouterr().err
 
 
-def test_interruption_while_the_command_is_imported_leaves_no_traceback(tmp_path, project_root):
+def test_interruption_during_the_import_shows_no_traceback(tmp_path, project_root):
     interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     script = tmp_path / "onlstm-hf"
     script.write_text(f"import onlstm_hf\n{interrupt}\n")
     environment = {**os.environ, "PYTHONPATH": str(project_root)}
     options = {"env": environment, "capture_output": True, "text": True, "timeout": 300}
-    # A job in the background of a shell is deaf to interruptions, and so would this one be.
+    # Background jobs of a shell ignore interruptions, and this process would inherit that.
     options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     process = subprocess.run([sys.executable, script], **options)
     assert (process.returncode, process.stderr) == (-signal.SIGINT, "")
@@ -106,7 +106,7 @@ def test_interruption_exits_with_130(monkeypatch, capsys, step):
     assert capsys.readouterr().err == ""
 
 
-def test_checkpoints_may_stand_on_both_sides_of_an_option(checkpoint, tmp_path, capsys):
+def test_checkpoints_may_precede_and_follow_an_option(checkpoint, tmp_path, capsys):
     folder = str(tmp_path / "page")
     assert main(["page", folder, "--precision", "float32", str(checkpoint)]) == 0
     assert (tmp_path / "page" / "index.html").is_file()

@@ -1,4 +1,4 @@
-"""Output files: they are there once all of them is written."""
+"""Output files are written atomically."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def arguments(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("format", ["brackets", "svg"])
-def test_nothing_is_left_of_an_output_that_meets_a_bad_line(error_of, checkpoint, tmp_path, monkeypatch, format):
+def test_a_bad_line_leaves_no_output_file(error_of, checkpoint, tmp_path, monkeypatch, format):
     type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
     message = error_of("parse", "--model", checkpoint, "--format", format, "--output", tmp_path / "trees")
     assert "byte 0xff in line 3" in message
@@ -22,7 +22,7 @@ def test_nothing_is_left_of_an_output_that_meets_a_bad_line(error_of, checkpoint
 
 
 @pytest.mark.parametrize("format", ["brackets", "svg"])
-def test_nothing_is_left_of_an_output_that_is_interrupted(arguments, tmp_path, monkeypatch, format):
+def test_an_interruption_leaves_no_output_file(arguments, tmp_path, monkeypatch, format):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 

@@ -15,7 +15,7 @@ from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 
 
-def test_parse_writes_the_trees_of_the_model_in_the_order_of_the_input(run, checkpoint, model, tokenizer):
+def test_parse_writes_the_trees_of_the_model_in_input_order(run, checkpoint, model, tokenizer):
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
     assert run("parse", *TEXT, "--model", checkpoint).splitlines() == expected
     assert run("parse", *TEXT, "--model", checkpoint, "--batch-size", 2).splitlines() == expected
@@ -32,7 +32,7 @@ def test_options_of_parse_reach_the_model(run, checkpoint, model, tokenizer, opt
     assert run("parse", *TEXT, "--model", checkpoint, *flags).splitlines() == expected
 
 
-def test_weights_have_the_precision_that_is_asked_for(run, checkpoint, model, tokenizer):
+def test_weights_have_the_requested_precision(run, checkpoint, model, tokenizer):
     lines = run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl", "--dtype", "bfloat16").splitlines()
     expected = copy.deepcopy(model).to(torch.bfloat16).parse(TEXT, tokenizer)
     assert [json.loads(line)["distances"] for line in lines] == [list(tree.distances) for tree in expected]
@@ -43,7 +43,7 @@ def test_empty_lines_keep_output_and_input_aligned(run, checkpoint, monkeypatch)
     assert run("parse", "--model", checkpoint) == "()\n(the cat)\n()\n"
 
 
-def test_several_sentences_in_a_line_are_noticed_and_split(run, checkpoint, capsys):
+def test_several_sentences_in_a_line_give_a_warning_or_are_split(run, checkpoint, capsys):
     text = "The cat sat. The dog barked!"
     assert main(["parse", text, "--model", str(checkpoint)]) == 0
     written = capsys.readouterr()
@@ -55,7 +55,7 @@ def test_several_sentences_in_a_line_are_noticed_and_split(run, checkpoint, caps
     assert [record["text"] for record in records] == ["the cat", "The cat sat.", "The dog barked!"]
 
 
-def test_the_name_of_a_file_is_a_sentence_and_the_option_that_reads_it_is_named(checkpoint, tmp_path, capsys):
+def test_a_file_name_as_text_gives_a_hint_to_the_file_option(checkpoint, tmp_path, capsys):
     path = tmp_path / "text.txt"
     path.write_text("the cat\n", encoding="utf-8")
     assert main(["parse", str(path), "--model", str(checkpoint)]) == 0
@@ -63,7 +63,7 @@ def test_the_name_of_a_file_is_a_sentence_and_the_option_that_reads_it_is_named(
 
 
 @pytest.mark.parametrize("command", ["parse", "score"])
-def test_many_unknown_words_are_noted(command, checkpoint, capsys):
+def test_many_unknown_words_give_a_warning(command, checkpoint, capsys):
     assert main([command, "the zebra", "--model", str(checkpoint)]) == 0
     assert "50.0 %" in capsys.readouterr().err
     assert main([command, "zebra zebras", "--model", str(checkpoint)]) == 0
@@ -111,7 +111,7 @@ def test_pictures_of_several_sentences_are_numbered_in_a_new_folder(run, checkpo
 
 
 @pytest.mark.parametrize("options", [["--format", "svg", "--output", "tree.jpg"], ["--language", "de"]])
-def test_options_that_would_do_something_else_are_refused(checkpoint, tmp_path, monkeypatch, options):
+def test_wrong_options_write_nothing(checkpoint, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     assert main(["parse", *TEXT, "--model", str(checkpoint), *options]) == 1
     assert list(tmp_path.iterdir()) == []
@@ -139,7 +139,7 @@ def test_output_goes_to_a_new_file(run, error_of, checkpoint, tmp_path):
     assert names_in(tmp_path) == ["trees"]
 
 
-def test_the_batch_size_is_that_of_the_model_calls(run, checkpoint, tmp_path, monkeypatch):
+def test_the_batch_size_applies_to_model_calls(run, checkpoint, tmp_path, monkeypatch):
     seen, syntactic_distances = [], ONLSTMForCausalLM.syntactic_distances
 
     def spy(self, input_ids, **options):
@@ -153,7 +153,7 @@ def test_the_batch_size_is_that_of_the_model_calls(run, checkpoint, tmp_path, mo
     assert seen == [100]
 
 
-def test_trees_of_the_installed_command_leave_a_pipe_batch_by_batch_and_a_closed_pipe_is_no_error(
+def test_the_installed_command_streams_batches_and_accepts_a_closed_pipe(
     checkpoint, tmp_path, project_root, monkeypatch
 ):
     monkeypatch.setenv("PYTHONPATH", str(project_root))

@@ -23,7 +23,7 @@ def corpus(tmp_path):
     return tmp_path / "corpus.jsonl"
 
 
-def test_a_corpus_becomes_a_table_in_a_process_of_its_own(corpus, checkpoint, tmp_path, project_root):
+def test_the_command_parses_a_corpus_into_a_table(corpus, checkpoint, tmp_path, project_root):
     (tmp_path / "corpus.jsonl").open("ab").write(b"\xff\n")
     command = [sys.executable, "-m", "onlstm_hf", "parse-corpus", corpus, tmp_path / "trees", "--model", checkpoint]
     command += ["--workers", "1", "--trees", "brackets", "--distances"]
@@ -37,7 +37,7 @@ def test_a_corpus_becomes_a_table_in_a_process_of_its_own(corpus, checkpoint, tm
     assert tuple(rows[0]) == (*columns, "log_probability", "reason")
 
 
-def test_lines_of_several_sentences_are_noticed(run, checkpoint, tmp_path, monkeypatch):
+def test_lines_with_several_sentences_give_a_warning(run, checkpoint, tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr("onlstm_hf.corpus.run.logger.warning", said.append)
     (tmp_path / "corpus.txt").write_text("He left. She stayed.\n" * 3 + "the cat\n" * 7)
@@ -66,7 +66,7 @@ def test_lines_of_several_sentences_are_noticed(run, checkpoint, tmp_path, monke
         (["corpus.jsonl", "trees", "--engine", "ray", "--time", "1", "--sbatch", "qos=x"], "--time, --sbatch would"),
     ],
 )
-def test_errors_of_a_user_are_one_line(error_of, corpus, checkpoint, tmp_path, monkeypatch, arguments, message):
+def test_user_errors_are_one_line(error_of, corpus, checkpoint, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     arguments = [argument.format(checkpoint=checkpoint) for argument in arguments]
@@ -98,7 +98,7 @@ def run_job(number, path, pipeline):
 
 
 @pytest.mark.slow
-def test_slurm_gets_a_job_for_each_task(run, corpus, checkpoint, tmp_path, monkeypatch, project_root):
+def test_each_task_becomes_a_slurm_job(run, corpus, checkpoint, tmp_path, monkeypatch, project_root):
     for name, script in {"sbatch": SBATCH.format(folder=tmp_path), "scontrol": "#!/bin/sh\necho here\n"}.items():
         path = tmp_path / "bin" / name
         path.parent.mkdir(exist_ok=True)

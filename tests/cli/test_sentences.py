@@ -45,7 +45,7 @@ def test_bad_text_is_refused_before_a_model_is_loaded(error_of, tmp_path, monkey
 
 @pytest.mark.parametrize("command", ["parse", "score"])
 @pytest.mark.parametrize("source", ["file", "standard input"])
-def test_a_bad_line_costs_those_before_it_nothing(capsys, checkpoint, tmp_path, monkeypatch, command, source):
+def test_lines_before_a_bad_line_are_written(capsys, checkpoint, tmp_path, monkeypatch, command, source):
     content = b"the cat\n\xff\nthe dog\n"
     (tmp_path / "text").write_bytes(content)
     type_in(monkeypatch, content)
@@ -62,7 +62,7 @@ def test_empty_text_is_refused(error_of, checkpoint, monkeypatch):
     assert "standard input is empty" in error_of("score", "--model", checkpoint)
 
 
-def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
+def test_the_default_model_comes_from_the_environment_or_the_current_folder(
     run, error_of, checkpoint, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
@@ -119,12 +119,12 @@ BIAS = "model.layers.0.recurrent_projection.bias"
         (of_another_type, "is no model of this package: it is of type gpt2"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_used_is_named_with_the_reason(error_of, broken_checkpoint, damage, message):
+def test_errors_name_the_unusable_checkpoint_and_the_reason(error_of, broken_checkpoint, damage, message):
     damage(broken_checkpoint)
     assert message in error_of("parse", "cat", "--model", broken_checkpoint)
 
 
-def test_a_missing_default_model_is_told_from_a_missing_option(error_of, monkeypatch):
+def test_errors_name_the_environment_variable_of_the_default_model(error_of, monkeypatch):
     monkeypatch.setenv("ONLSTM_MODEL", "nowhere")
     assert "ONLSTM_MODEL" in error_of("parse", "cat")
     assert "ONLSTM_MODEL" not in error_of("parse", "cat", "--model", "elsewhere")

@@ -8,7 +8,7 @@ from tests.helpers.original_files import onlstm_checkpoint, state_dict_of
 
 
 def original_state_dict(tied=True, **sizes) -> dict[str, torch.Tensor]:
-    """A state dict as the authors' `RNNModel` has it, of 15 words and layers of 12 and 8 units."""
+    """Returns a state dict of the authors' `RNNModel` with 15 words and layers of 12 and 8 units."""
     state_dict = state_dict_of(onlstm_checkpoint(**{"num_layers": 2, **sizes}))
     state_dict["decoder.weight"] = torch.randn(15, 8)
     if tied:
@@ -16,7 +16,7 @@ def original_state_dict(tied=True, **sizes) -> dict[str, torch.Tensor]:
     return state_dict
 
 
-def test_sizes_are_read_off_the_tensors():
+def test_sizes_are_read_from_the_tensors():
     model = convert_original_state_dict(original_state_dict())
     assert isinstance(model, ONLSTMForCausalLM) and not model.training
     config = model.config
@@ -27,7 +27,7 @@ def test_sizes_are_read_off_the_tensors():
     assert convert_original_state_dict(original_state_dict(num_layers=1)).config.parse_layer == 0
 
 
-def test_a_decoder_of_its_own_stays_untied():
+def test_an_untied_decoder_stays_untied():
     state_dict = original_state_dict(tied=False)
     model = convert_original_state_dict(state_dict)
     assert not model.config.tie_word_embeddings
@@ -44,7 +44,7 @@ def test_the_state_dict_is_copied():
     assert torch.equal(model(torch.tensor([[1, 2]])).logits, before)
 
 
-def test_only_the_original_model_types_are_known():
+def test_only_the_original_model_types_are_supported():
     with pytest.raises(ValueError, match="not 'lstm'"):
         convert_original_state_dict(original_state_dict(), model_type="lstm")
 
@@ -63,7 +63,7 @@ def test_a_foreign_state_dict_is_refused(state_dict):
         convert_original_state_dict(state_dict)
 
 
-def test_an_unknown_tensor_is_named():
+def test_an_unexpected_tensor_is_named():
     state_dict = original_state_dict() | {"rnn.cells.0.attention.weight": torch.ones(2)}
     with pytest.raises(ValueError, match="unexpected rnn.cells.0.attention.weight"):
         convert_original_state_dict(state_dict)
@@ -71,7 +71,7 @@ def test_an_unknown_tensor_is_named():
 
 @pytest.mark.parametrize("name", sorted(original_state_dict(tied=False)))
 @pytest.mark.parametrize("shape", [(3,), (3, 5), (55, 7), (2, 3, 4), ()])
-def test_tensors_that_do_not_fit_together_are_refused(name, shape):
+def test_inconsistent_tensors_are_refused(name, shape):
     state_dict = original_state_dict(tied=False)
     state_dict[name] = torch.ones(shape)
     with pytest.raises(ValueError, match=r"do not fit together|not that of an ON-LSTM layer|must have 2 dimensions"):
@@ -87,7 +87,7 @@ def test_layers_of_different_chunk_sizes_are_refused():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(value):
+def test_non_finite_weights_are_refused(value):
     state_dict = original_state_dict()
     state_dict["rnn.cells.1.hh.weight"][3, 2] = value
     with pytest.raises(ValueError, match=r"rnn\.cells\.1\.hh\.weight contains NaN or infinity"):

@@ -37,7 +37,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def text_files(tmp_path):
-    """Texts with the 15 words of the model, in three files."""
+    """Three text files with the 15 words of the model."""
     texts = {"train": "the <unk> cat\nsat on the mat\n", "valid": "it saw dogs\n", "test": "old dog that N hid it\n"}
     for name, text in texts.items():
         (tmp_path / f"{name}.txt").write_text(text)
@@ -45,7 +45,7 @@ def text_files(tmp_path):
 
 
 @pytest.mark.parametrize("model_type", ["onlstm", "prpn"])
-def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_path, model_type):
+def test_a_golden_checkpoint_gives_the_logits_of_the_authors_code(shared_dir, tmp_path, model_type):
     golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
     expected = load_file(f"{golden}_expected.safetensors")
     model, tokenizer = convert_original_checkpoint(f"{golden}.pt")
@@ -74,7 +74,7 @@ PRPN |= {"output_dropout": 0.6, "input_dropout": 0.2, "recurrent_dropout": 0}
     ],
     ids=["onlstm", "onlstm without drop-connect", "prpn"],
 )
-def test_a_checkpoint_of_any_format_is_the_state_dict_with_its_options(
+def test_a_checkpoint_in_any_format_converts_like_its_state_dict_and_options(
     tmp_path, save, checkpoint, model_class, options
 ):
     model_type = model_class.config_class.model_type
@@ -86,21 +86,12 @@ def test_a_checkpoint_of_any_format_is_the_state_dict_with_its_options(
     assert {name: getattr(model.config, name) for name in options} == options
 
 
-def test_the_second_weight_of_a_model_without_drop_connect_is_left_out(tmp_path):
+def test_the_duplicate_weight_of_a_model_without_drop_connect_is_ignored(tmp_path):
     checkpoint = onlstm_checkpoint(weight_dropout=0)
     assert "rnn.cells.0.hh._weight" in checkpoint[0].state_dict()
     torch.save(checkpoint[0].state_dict(), tmp_path / "state_dict.pt")
     model, _ = convert_original_checkpoint(tmp_path / "state_dict.pt")
     assert same_weights(model, convert_original_state_dict(state_dict_of(checkpoint)))
-
-
-def test_an_untied_decoder_is_kept(tmp_path):
-    checkpoint = onlstm_checkpoint()
-    checkpoint[0].decoder.weight = torch.nn.Parameter(torch.ones(15, 8))
-    save_in_zip(checkpoint, tmp_path / "original.pt")
-    model, _ = convert_original_checkpoint(str(tmp_path / "original.pt"))
-    assert not model.config.tie_word_embeddings
-    assert torch.equal(model.lm_head.weight, torch.ones(15, 8))
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
@@ -124,7 +115,7 @@ def test_an_option_of_another_model_is_refused(source):
         convert_original_checkpoint(source, num_slots=4, weight_drop=0.1)
 
 
-def test_half_precision_becomes_single(tmp_path):
+def test_half_precision_is_converted_to_float32(tmp_path):
     checkpoint = onlstm_checkpoint()
     checkpoint[0].half()
     save_in_zip(checkpoint, tmp_path / "original.pt")
@@ -133,7 +124,7 @@ def test_half_precision_becomes_single(tmp_path):
     assert torch.equal(model.lm_head.weight, checkpoint[0].encoder.weight.float())
 
 
-def test_the_tokenizer_has_the_ids_of_the_authors(source, text_files, tmp_path):
+def test_the_tokenizer_has_the_ids_of_the_authors_code(source, text_files, tmp_path):
     model, tokenizer = convert_original_checkpoint(source, text_files)
     assert model.config.tokenizer_fingerprint == tokenizer_fingerprint(tokenizer)
     words = ["the", "<unk>", "cat", "<eos>", "sat", "on", "mat", "it", "saw", "dogs", "old", "dog", "that", "N", "hid"]
@@ -146,7 +137,7 @@ def test_the_tokenizer_has_the_ids_of_the_authors(source, text_files, tmp_path):
     assert str(AutoModelForCausalLM.from_pretrained(tmp_path / "out").parse("the cat sat", loaded))
 
 
-def test_one_text_file_may_stand_alone(source, tmp_path, text_files):
+def test_a_single_text_file_is_enough(source, tmp_path, text_files):
     (tmp_path / "all.txt").write_text("".join(path.read_text() for path in text_files))
     together = convert_original_checkpoint(source, tmp_path / "all.txt")[1]
     assert together.get_vocab() == convert_original_checkpoint(source, text_files)[1].get_vocab()
@@ -181,7 +172,7 @@ def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_p
         (torch.optim.SGD([torch.ones(1)], lr=1.0), "another object in place of a module"),
     ],
 )
-def test_anything_else_is_refused(tmp_path, value, message):
+def test_other_content_is_refused(tmp_path, value, message):
     torch.save(value, tmp_path / "original.pt")
     with pytest.raises(ValueError, match=message):
         convert_original_checkpoint(tmp_path / "original.pt")
@@ -197,7 +188,7 @@ def test_missing_and_damaged_files_are_named(tmp_path, suffix):
         convert_original_checkpoint(path)
 
 
-def test_attributes_that_cannot_be_read_must_be_given(tmp_path):
+def test_unreadable_attributes_must_be_given_as_options(tmp_path):
     checkpoint = onlstm_checkpoint()
     checkpoint[0].rnn.cells[1].hh.dropout = 0.7
     checkpoint[0].dropouti = "much"
@@ -209,7 +200,7 @@ def test_attributes_that_cannot_be_read_must_be_given(tmp_path):
     assert convert_original_checkpoint(path, input_dropout=0.1, weight_dropout=0.2)[0].config.weight_dropout == 0.2
 
 
-def test_an_embedding_that_is_no_matrix_is_refused(tmp_path, text_files):
+def test_an_embedding_that_is_not_a_matrix_is_refused(tmp_path, text_files):
     state_dict = state_dict_of(onlstm_checkpoint())
     for embedding in (torch.tensor(1.0), torch.ones(15), None):
         state_dict.pop("encoder.weight", None)
@@ -219,10 +210,10 @@ def test_an_embedding_that_is_no_matrix_is_refused(tmp_path, text_files):
                 convert_original_checkpoint(tmp_path / "original.pt", files)
 
 
-def test_modules_that_contain_themselves_are_refused(tmp_path):
+def test_self_referential_modules_are_refused(tmp_path):
     deep, wide = torch.nn.Module(), torch.nn.Module()
     deep._modules["a"] = deep
-    wide.__dict__["a" * 100_000] = 1  # a name that is not to be repeated for each of them
+    wide.__dict__["a" * 100_000] = 1  # a name that must not be copied for each module
     for name in "abcdefgh":
         wide._modules[name] = wide
     for module in (deep, wide):
@@ -231,16 +222,16 @@ def test_modules_that_contain_themselves_are_refused(tmp_path):
             convert_original_checkpoint(tmp_path / "original.pt")
 
 
-def test_one_tensor_does_not_become_a_thousand(tmp_path):
-    """A small file whose layers are all the same tensor would give a model of any size."""
+def test_layers_that_share_one_tensor_are_refused(tmp_path):
+    """A small file whose layers all share one tensor could otherwise create a model of any size."""
     tensor = torch.zeros(100_000)
     torch.save({f"rnn.cells.{layer}.hh.weight": tensor for layer in range(1000)}, tmp_path / "original.pt")
     with pytest.raises(ValueError, match="many of its tensors share the same numbers"):
         convert_original_checkpoint(tmp_path / "original.pt")
 
 
-def test_tensors_that_would_need_a_huge_third_one_are_refused(tmp_path):
-    """A long embedding and a wide layer ask for an input map of 80 GB between them before it is looked at."""
+def test_inconsistent_sizes_that_imply_a_huge_tensor_are_refused(tmp_path):
+    """A long embedding and a wide layer together would require an input projection of 80 GB."""
     state_dict = state_dict_of(onlstm_checkpoint(num_layers=1, embedding_size=400))
     state_dict["encoder.weight"], state_dict["decoder.weight"] = torch.zeros(1, 10_000_000), torch.zeros(1, 400)
     torch.save(state_dict, tmp_path / "original.pt")
@@ -249,7 +240,7 @@ def test_tensors_that_would_need_a_huge_third_one_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
-def test_a_malicious_part_of_a_checkpoint_is_refused(tmp_path, monkeypatch, save):
+def test_a_checkpoint_with_a_malicious_part_is_refused(tmp_path, monkeypatch, save):
     checkpoint = onlstm_checkpoint()
     checkpoint[1].stats["now"] = [MakesAFolder(tmp_path / "was-run")]
     save(checkpoint, tmp_path / "original.pt")

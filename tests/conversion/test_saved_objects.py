@@ -1,4 +1,4 @@
-"""Files of `torch.save`: what they hold is read, and hostile ones run nothing and take little memory."""
+"""`torch.save` files are read correctly; hostile files run no code and use little memory."""
 
 import os
 import pickle
@@ -41,7 +41,7 @@ def save(value, path, is_zip=True):
 
 
 def torch_zip(path, program: bytes, storages: dict[str, bytes], compression=zipfile.ZIP_STORED, **entries):
-    """A zip file as `torch.save` writes it, with any pickle."""
+    """Writes a zip file like `torch.save`, with any pickle."""
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("file/data.pkl", program)
         for name, content in entries.items():
@@ -52,14 +52,14 @@ def torch_zip(path, program: bytes, storages: dict[str, bytes], compression=zipf
 
 
 def value(content) -> bytes:
-    """The part of a pickle that makes a value."""
+    """Returns the part of a pickle that creates a value."""
     return pickle.dumps(content, protocol=2)[2:-1]
 
 
 def tensor_program(
     num_elements=6, offset=0, sizes=(2, 3), strides=(3, 1), key="0", storage_type=b"ctorch\nFloatStorage\n", view=b""
 ) -> bytes:
-    """The pickle of one tensor."""
+    """Returns the pickle of one tensor."""
     storage = value("storage") + storage_type + value(key) + value("cpu") + value(num_elements) + view
     place = value(offset) + value(sizes) + value(strides)
     return (
@@ -73,7 +73,7 @@ def read_tensor(path) -> torch.Tensor:
 
 
 def load(program: bytes, folder):
-    """The content of a zip file with this pickle."""
+    """Reads a zip file with this pickle."""
     return SavedObject(torch_zip(folder / "file", program, {})).content
 
 
@@ -84,7 +84,7 @@ def is_same(read, saved) -> bool:
     return type(read) is type(saved) is torch.Tensor and read.dtype == saved.dtype and torch.equal(read, saved)
 
 
-# Files that are read
+# Valid files
 
 
 @both_formats
@@ -192,7 +192,7 @@ def test_an_impossible_tensor_is_refused(tmp_path, fields):
             read_tensor(path)
 
 
-def test_the_files_of_these_tests_are_read_where_nothing_is_wrong(tmp_path):
+def test_undamaged_test_files_are_read(tmp_path):
     program = tensor_program()
     torch_zip(tmp_path / "zip", program, {"0": SIX_NUMBERS})
     write_legacy(tmp_path / "legacy", program, {"0": torch.arange(6.0)})
@@ -200,7 +200,7 @@ def test_the_files_of_these_tests_are_read_where_nothing_is_wrong(tmp_path):
         assert is_same(read_tensor(path), torch.arange(6.0).reshape(2, 3))
 
 
-def test_a_damaged_entry_is_noticed(tmp_path):
+def test_a_damaged_entry_is_detected(tmp_path):
     path = torch_zip(tmp_path / "file", tensor_program(), {"0": SIX_NUMBERS})
     content = path.read_bytes()
     path.write_bytes(content.replace(SIX_NUMBERS, SIX_NUMBERS[:-1] + b"\x01"))
@@ -227,7 +227,7 @@ def test_other_files_are_refused(tmp_path):
         archive.writestr("word/document.xml", "text")
     with pytest.raises(ValueError, match=r"not from torch\.save"):
         SavedObject(path)
-    with tarfile.open(path, "w") as archive:  # as of torch 0.1.10 and older
+    with tarfile.open(path, "w") as archive:  # the format of torch 0.1.10 and older
         archive.addfile(tarfile.TarInfo("storages"), BytesIO())
     with pytest.raises(ValueError, match=f"cannot read {path}"):
         SavedObject(path)
@@ -273,7 +273,7 @@ CALLED = """
     numpy.core.multiarray._reconstruct copyreg._reconstructor copy_reg._reconstructor copyreg.__newobj__
     codecs.decode _codecs.encode
 """
-# Each makes the file `was-run`, or does something else that a file must not, where Python's own reader loads it.
+# With Python's own unpickler, each of these creates the file `was-run` or does something else that is not allowed.
 MALICIOUS = {
     **{called: call(*called.rsplit(".", 1), value(TOUCH)) for called in CALLED.split()},
     "called twice": SYSTEM + b")R",
@@ -313,7 +313,7 @@ def test_a_pickle_that_would_run_code_is_refused(program, tmp_path):
         assert set(events) <= {"open"}
 
 
-def test_the_watch_sees_what_the_reader_of_python_does(tmp_path, monkeypatch):
+def test_the_audit_hook_detects_what_plain_unpickling_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with watched() as events:
         pickle.loads(SYSTEM + b".")
@@ -334,7 +334,7 @@ def test_the_watch_sees_what_the_reader_of_python_does(tmp_path, monkeypatch):
         name("a", "B") + b")\x81(N}" + value("full_name") + name("os", "system") + b"stb",
     ],
 )
-def test_harmless_mentions_stay_inert(program, tmp_path):
+def test_names_that_are_not_called_stay_inert(program, tmp_path):
     with watched() as events:
         loaded = load(b"\x80\x02" + program + b".", tmp_path)
     assert set(events) <= {"open"}
@@ -343,7 +343,7 @@ def test_harmless_mentions_stay_inert(program, tmp_path):
 
 
 @pytest.mark.parametrize("part", range(5))
-def test_every_pickle_of_the_older_format_is_guarded(tmp_path, part):
+def test_every_pickle_of_the_older_format_is_checked(tmp_path, part):
     canary = tmp_path / "was-run"
     parts = [pickle.dumps(value, 2) for value in LEGACY_HEAD] + [tensor_program(), pickle.dumps(["0"], 2)]
     parts[part] = pickle.dumps(MakesAFolder(canary), 2)
@@ -354,8 +354,8 @@ def test_every_pickle_of_the_older_format_is_guarded(tmp_path, part):
 
 
 @pytest.mark.parametrize("save", [save_in_zip, save_in_legacy_format, save_as_torch_0_3])
-def test_nothing_happens_but_that_the_file_is_opened(tmp_path, monkeypatch, save):
-    """The modules of the authors' code have names that the current folder may have a file of."""
+def test_reading_only_opens_the_file(tmp_path, monkeypatch, save):
+    """The current folder may contain files with the names of the authors' modules."""
     for module in ("model", "ON_LSTM", "splitcross"):
         (tmp_path / f"{module}.py").write_text("raise AssertionError('imported')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -391,7 +391,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("program", BOMBS.values(), ids=BOMBS)
-def test_a_small_pickle_gets_little_memory(program, tmp_path):
+def test_a_small_pickle_uses_little_memory(program, tmp_path):
     check_refused_with_little_memory(torch_zip(tmp_path / "file", program, {}))
 
 
@@ -409,7 +409,7 @@ def test_a_small_pickle_gets_little_memory(program, tmp_path):
     ],
     ids=["tuples", "key", "lists", "records", "dictionaries", "itself", "doubled", "copies of a list"],
 )
-def test_deep_nesting_and_repetition_do_no_harm(program, tmp_path):
+def test_deep_nesting_and_repetition_are_harmless(program, tmp_path):
     with memory_below(30_000_000):
         load(program + b".", tmp_path)
 
@@ -424,8 +424,8 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path, compression):
     check_refused_with_little_memory(tmp_path / "storage", "compressed")
 
 
-def test_entries_that_overlap_are_not_read_again_and_again(tmp_path):
-    """Two hundred storages, each of which is the rest of the file with all further ones: 100 MB in 500 kB."""
+def test_overlapping_entries_are_refused(tmp_path):
+    """Two hundred nested storages, each with the rest of the file, would need 100 MB for a file of 500 kB."""
     content, entries = bytes(500_000), []
     for key in reversed(range(200)):
         entry = zipfile.ZipInfo(f"file/data/{key}")
@@ -445,7 +445,7 @@ def test_entries_that_overlap_are_not_read_again_and_again(tmp_path):
 
 @pytest.fixture(scope="module")
 def checkpoint_parts(tmp_path_factory):
-    """A zip file's pickle and storages, and a whole file of the older format."""
+    """Pickle and storages of a zip file, and a complete file of the older format."""
     folder = tmp_path_factory.mktemp("files")
     checkpoint = onlstm_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2, chunk_size=1, num_layers=2)
     with importable_original_code():
@@ -488,7 +488,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, checkpoint_parts, changes):
 
 
 @both_formats
-def test_a_file_that_is_cut_off_is_refused(tmp_path, checkpoint_parts, is_zip):
+def test_a_truncated_file_is_refused(tmp_path, checkpoint_parts, is_zip):
     content = checkpoint_parts[2] if is_zip else checkpoint_parts[3]
     for length in [*range(0, len(content), 101), len(content) - 1]:
         (tmp_path / "file").write_bytes(content[:length])
@@ -498,6 +498,6 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path, checkpoint_parts, is_zip):
 
 @given(program=st.binary(max_size=200))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_any_bytes_as_a_pickle_are_read_or_refused(program, tmp_path):
+def test_random_pickles_are_read_or_refused(program, tmp_path):
     with suppress(ValueError):
         load(program, tmp_path)

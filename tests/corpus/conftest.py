@@ -17,7 +17,7 @@ def checkpoint(checkpoint) -> str:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """Three files, one of them compressed."""
+    """A folder with three files, one of them compressed."""
     folder = tmp_path_factory.mktemp("corpus")
     generator = random.Random(0)
     for name in ("a.txt", "b.txt", "c.txt.gz"):
@@ -29,7 +29,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def undisturbed(corpus, checkpoint, tmp_path_factory):
-    """The tables of a run that nothing disturbed."""
+    """Tables of an undisturbed run."""
     output = tmp_path_factory.mktemp("undisturbed")
     process = in_a_process(corpus, output, checkpoint)
     process.join()

@@ -13,7 +13,7 @@ SENTENCES = ["the cat sat", "the old dog saw the cat", "", "it saw 2 dogs", "dog
 
 
 def rows(checkpoint, documents, **options):
-    """The rows of documents, each a text, or one of datatrove."""
+    """Returns the rows of documents, which are strings or datatrove documents."""
     documents = [
         document if isinstance(document, Document) else Document(document, str(number))
         for number, document in enumerate(documents)
@@ -23,7 +23,7 @@ def rows(checkpoint, documents, **options):
     ]
 
 
-def test_each_line_of_a_document_is_a_row_with_its_place(checkpoint):
+def test_each_line_of_a_document_becomes_a_row_with_its_position(checkpoint):
     table = rows(checkpoint, TEXTS)
     assert [(row["document"], row["position"]) for row in table] == PLACES
     assert [row["words"] for row in table] == [sentence.split() or None for sentence in SENTENCES]
@@ -31,7 +31,7 @@ def test_each_line_of_a_document_is_a_row_with_its_place(checkpoint):
 
 
 @pytest.mark.parametrize("options", [{}, {"layer": 0}, {"branching_bias": "none"}])
-def test_trees_and_numbers_are_those_of_parse_and_score(checkpoint, model, tokenizer, options):
+def test_trees_and_scores_match_parse_and_score(checkpoint, model, tokenizer, options):
     table = [row for row in rows(checkpoint, TEXTS, distances=True, **options) if row["reason"] is None]
     sentences = [sentence for sentence in SENTENCES if sentence]
     trees = model.parse(sentences, tokenizer, **options)
@@ -45,14 +45,14 @@ def test_trees_and_numbers_are_those_of_parse_and_score(checkpoint, model, token
         assert row["log_probability"] == pytest.approx(sum(score.log_probabilities), abs=1e-4)
 
 
-def test_columns_that_are_not_asked_for_are_not_there(checkpoint):
+def test_columns_that_are_not_requested_are_absent(checkpoint):
     (row,) = rows(checkpoint, ["the cat sat"], trees="brackets", log_probability=False)
     names = ("document", "position", "start", "text", "words", "offsets", "unknown", "brackets", "reason")
     assert tuple(row) == names
     assert row["brackets"].replace("(", "").replace(")", "") == "the cat sat"
 
 
-def test_rows_do_not_depend_on_how_sentences_meet_in_windows(checkpoint, monkeypatch):
+def test_rows_do_not_depend_on_windows(checkpoint, monkeypatch):
     whole = rows(checkpoint, TEXTS, log_probability=False)
     monkeypatch.setattr(parse_documents, "SENTENCES_PER_WINDOW", 2)
     assert rows(checkpoint, TEXTS, log_probability=False) == whole
@@ -60,7 +60,7 @@ def test_rows_do_not_depend_on_how_sentences_meet_in_windows(checkpoint, monkeyp
     assert rows(checkpoint, TEXTS, log_probability=False) == whole
 
 
-def test_what_cannot_be_parsed_has_a_row_with_the_reason(checkpoint):
+def test_unparsable_sentences_have_a_row_with_a_reason(checkpoint):
     documents = ["the " * 8, "the " * 9, "x" * 161, "the c\0at", "the \udcff cat"]
     documents += [Document("", "gone", metadata={"reason": "not JSON"}), " \u2003\n"]
     table = rows(checkpoint, documents, max_words=8)
@@ -72,7 +72,7 @@ def test_what_cannot_be_parsed_has_a_row_with_the_reason(checkpoint):
 
 
 @pytest.mark.parametrize("log_probability", [True, False])
-def test_marks_alone_are_no_words(model, tmp_path, log_probability):
+def test_punctuation_alone_has_no_words(model, tmp_path, log_probability):
     tokenizer = build_word_tokenizer(vocabulary=WORDS, drop_punctuation=True, pad_token="<eos>")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path)

@@ -10,7 +10,7 @@ from tests.helpers.requirements import library
 
 library("ray")
 
-# A process of its own, as on one of the hosts. It imports what it needs while the nodes start.
+# Runs in a separate process, like on a host of the cluster. It imports its modules while the nodes start.
 PROGRAM = """
 import sys
 import time
@@ -27,27 +27,27 @@ print(sum(parse(Path(corpus), Path(output), checkpoint, engine=engine).values())
 """
 PORT = 6399
 ENVIRONMENT = {
-    "RAY_AUTH_MODE": "disabled",  # the nodes are of one user, but have no key in common that Ray would ask for
+    "RAY_AUTH_MODE": "disabled",  # the nodes share no key, which Ray would require
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_NUM_REDIS_GET_RETRIES": "120",  # seconds in which the first node must be there for the second
-    # By default Ray waits a quarter of a minute before it believes that a node is gone.
+    "RAY_NUM_REDIS_GET_RETRIES": "120",  # seconds that the second node waits for the first
+    # By default Ray takes 15 seconds to detect a dead node.
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "2",
 }
-# Without what takes seconds to start and has no part in the tasks: the autoscaler and the dashboard.
+# Without the autoscaler and the dashboard, which start slowly and are not needed.
 HEAD = ["--head", f"--port={PORT}", "--no-monitor", "--include-dashboard=false"]
 
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Two nodes of Ray with one CPU each, which are about to be there."""
+    """Two starting Ray nodes with one CPU each."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", "--block"]
     command.append("--include-log-monitor=false")
     started = []
     try:
         for number, place in enumerate((HEAD, [f"--address={ADDRESS}:{PORT}"])):
-            own = [*command, *place, f"--node-ip-address={ADDRESS}"]
-            started.append(start_process(own, str(tmp_path / f"node_{number}.txt"), ENVIRONMENT))
+            node_command = [*command, *place, f"--node-ip-address={ADDRESS}"]
+            started.append(start_process(node_command, str(tmp_path / f"node_{number}.txt"), ENVIRONMENT))
         yield started
     finally:
         for node in started:
@@ -64,7 +64,7 @@ def wait_for(nodes, folder):
 
 
 @pytest.mark.slow
-def test_the_death_of_a_node_costs_no_row(nodes, corpus, checkpoint, undisturbed, tmp_path, project_root):
+def test_no_row_is_lost_when_a_node_dies(nodes, corpus, checkpoint, undisturbed, tmp_path, project_root):
     output, printed, nodes_are_there = tmp_path / "output", tmp_path / "run.txt", tmp_path / "nodes_are_there"
     command = [sys.executable, "-c", PROGRAM, str(corpus), str(output), checkpoint, str(nodes_are_there)]
     environment = {**ENVIRONMENT, "RAY_ADDRESS": f"{ADDRESS}:{PORT}", "PYTHONPATH": str(project_root)}

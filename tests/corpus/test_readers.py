@@ -16,7 +16,7 @@ LINES = [f"sentence number {number} of a text" for number in range(40)]
 
 
 def read(folder, world_size=1, kind=None, **keys):
-    """The documents of every task."""
+    """Returns the documents of every task."""
     files = find_files(str(folder), kind)
     return [list(files.reader(**keys)(rank=rank, world_size=world_size)) for rank in range(world_size)]
 
@@ -31,7 +31,7 @@ def only_task(tasks):
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7, 100])
-def test_the_tasks_together_read_each_line_once_and_in_order(tmp_path, world_size):
+def test_tasks_together_read_each_line_once_in_order(tmp_path, world_size):
     (tmp_path / "a.txt").write_text("\n".join(LINES[:25]) + "\n")
     (tmp_path / "b.txt").write_text("\r\n".join(LINES[25:]))
     tasks = texts(read(tmp_path, world_size))
@@ -39,7 +39,7 @@ def test_the_tasks_together_read_each_line_once_and_in_order(tmp_path, world_siz
     assert max(map(len, tasks)) <= 40 / world_size + 2
 
 
-def test_a_line_has_the_place_of_its_first_byte_whatever_the_task(tmp_path):
+def test_line_ids_are_byte_offsets_for_any_number_of_tasks(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(LINES))
     (whole,), parts = read(tmp_path), read(tmp_path, 5)
     assert [document.id for document in whole] == [document.id for part in parts for document in part]
@@ -68,7 +68,7 @@ def test_a_compressed_file_of_several_parts_is_read_to_its_end_by_one_task(tmp_p
 
 @pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "replaced"])
-def test_of_a_damaged_compressed_file_the_good_lines_are_read_and_the_rest_has_a_reason(
+def test_good_lines_of_a_damaged_compressed_file_are_read_and_the_rest_has_a_reason(
     tmp_path, ending, compressed_open, damage
 ):
     path = tmp_path / f"a.txt.{ending}"
@@ -89,11 +89,11 @@ def test_of_a_damaged_compressed_file_the_good_lines_are_read_and_the_rest_has_a
     if damage == "cut":
         assert good == [(line, None) for line in lines[: len(good)]]
         assert len(good) > 0.6 * len(lines) or ending == "bz2"
-    if damage == "flipped" and ending != "bz2":  # bz2 gives a block's text before it finds out that it is damaged
+    if damage == "flipped" and ending != "bz2":  # bz2 returns the text of a block before it detects damage
         assert good[:100] == [(line, None) for line in lines[:100]]
 
 
-def test_errors_of_the_system_are_no_damage(tmp_path, monkeypatch):
+def test_system_errors_do_not_count_as_damage(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
         file.write("\n".join(LINES))
     monkeypatch.setattr(gzip.GzipFile, "readline", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
@@ -101,20 +101,20 @@ def test_errors_of_the_system_are_no_damage(tmp_path, monkeypatch):
         read(tmp_path)
 
 
-def test_what_is_no_text_has_a_reason(tmp_path):
+def test_lines_that_are_not_utf8_have_a_reason(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbffine\n\xff\xfe\n\nalso fine\n")
     assert only_task(read(tmp_path)) == [("fine", None), ("", "not UTF-8"), ("", None), ("also fine", None)]
 
 
 @pytest.mark.parametrize("name, content", [("a.txt", "the cat\n"), ("a.jsonl", '{"text": "the cat"}\n')])
-def test_a_byte_order_mark_is_no_part_of_a_document(tmp_path, name, content):
+def test_a_byte_order_mark_is_removed(tmp_path, name, content):
     (tmp_path / name).write_text("\ufeff" + content * 2, encoding="utf-8")
     (documents,) = read(tmp_path)
     assert [document.text for document in documents] == ["the cat", "the cat"]
     assert documents[1].id == f"{name}/{3 + len(content)}"
 
 
-def test_a_line_without_end_is_not_held_in_memory(tmp_path, monkeypatch):
+def test_a_very_long_line_is_skipped_without_keeping_it_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"before\n" + b"x" * 5000 + b"\n" + b"y" * 99 + b"\nafter\n")
     documents = only_task(read(tmp_path))
@@ -136,7 +136,7 @@ def write_table(path, **columns):
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 5, 9])
-def test_row_groups_of_a_parquet_file_are_shared_out(tmp_path, world_size):
+def test_row_groups_of_a_parquet_file_are_split_among_tasks(tmp_path, world_size):
     write_table(tmp_path / "a.parquet", text=LINES[:20], other=range(20))
     write_table(tmp_path / "b.parquet", text=LINES[20:], other=range(20))
     tasks = read(tmp_path, world_size)
@@ -145,21 +145,21 @@ def test_row_groups_of_a_parquet_file_are_shared_out(tmp_path, world_size):
     assert world_size == 1 or min(map(len, tasks)) < 40
 
 
-def test_a_row_of_a_parquet_file_can_have_an_id_and_no_text(tmp_path):
+def test_parquet_rows_may_have_an_id_and_no_text(tmp_path):
     write_table(tmp_path / "a.parquet", content=["fine", None, ""], name=["x", "y", None])
     documents = read(tmp_path, text_key="content", id_key="name")
     assert only_task(documents) == [("fine", None), ("", "no content"), ("", None)]
     assert [document.id for document in documents[0]] == ["x", "y", "a.parquet/2"]
 
 
-def test_a_parquet_file_without_the_column_is_an_error_with_its_name(tmp_path):
+def test_a_missing_text_column_is_an_error(tmp_path):
     write_table(tmp_path / "a.parquet", content=["fine"])
     with pytest.raises(ValueError, match=r"cannot read a\.parquet: it has no column text, only content"):
         read(tmp_path)
 
 
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_a_parquet_file_that_cannot_be_read_is_one_document_with_a_reason(tmp_path, world_size):
+def test_an_unreadable_parquet_file_becomes_one_document_with_a_reason(tmp_path, world_size):
     write_table(tmp_path / "a.parquet", text=LINES)
     content = (tmp_path / "a.parquet").read_bytes()
     write_table(tmp_path / "b.parquet", text=["fine"])
@@ -173,7 +173,7 @@ def test_a_parquet_file_that_cannot_be_read_is_one_document_with_a_reason(tmp_pa
 
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip"])
-def test_a_flipped_byte_of_a_parquet_file_costs_no_more_than_its_row_group(tmp_path, compression):
+def test_a_flipped_byte_loses_only_its_parquet_row_group(tmp_path, compression):
     path = tmp_path / "a.parquet"
     options = {"row_group_size": 6, "compression": compression, "use_dictionary": False}
     parquet.write_table(pyarrow.table({"text": LINES}), path, write_page_checksum=True, **options)
@@ -187,7 +187,7 @@ def test_a_flipped_byte_of_a_parquet_file_costs_no_more_than_its_row_group(tmp_p
     assert read(tmp_path)[0][12].id == "a.parquet/12"
 
 
-def test_a_row_of_a_parquet_file_that_is_no_text_has_a_reason(tmp_path):
+def test_parquet_rows_that_are_not_utf8_have_a_reason(tmp_path):
     path = tmp_path / "a.parquet"
     options = {"compression": "none", "use_dictionary": False}
     parquet.write_table(pyarrow.table({"text": ["good", "café", "fine"]}), path, **options)
@@ -195,7 +195,7 @@ def test_a_row_of_a_parquet_file_that_is_no_text_has_a_reason(tmp_path):
     assert only_task(read(tmp_path)) == [("good", None), ("", "not UTF-8"), ("fine", None)]
 
 
-def test_documents_of_a_dataset_that_have_no_text_are_kept(tmp_path):
+def test_dataset_documents_without_text_are_kept(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "fine", "id": "x"}\n{"text": ""}\n{"text": null}\n')
     documents = list(DatasetReader(str(tmp_path), {"split": "train"}, streaming=True)())
     assert [document.text.strip() for document in documents] == ["fine", "", ""]
@@ -214,7 +214,7 @@ def test_files_are_found_by_their_names(tmp_path):
     assert find_files(str(tmp_path / "notes.md"), "text").files == [("notes.md", 4)]
 
 
-def test_files_of_several_kinds_or_of_none_are_an_error(tmp_path):
+def test_files_of_several_kinds_or_of_no_kind_are_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         find_files(str(tmp_path / "missing"))
     with pytest.raises(FileNotFoundError, match="has no files that can be read"):
@@ -227,7 +227,7 @@ def test_files_of_several_kinds_or_of_none_are_an_error(tmp_path):
     assert [name for name, _ in find_files(str(tmp_path), "text").files] == ["a.txt", "c.dat"]
 
 
-def test_another_time_or_size_changes_the_fingerprint_of_that_file_alone(tmp_path):
+def test_a_changed_time_or_size_changes_only_the_fingerprint_of_that_file(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "b.txt").write_text("text")
     first = find_files(str(tmp_path)).fingerprints
@@ -240,7 +240,7 @@ def test_another_time_or_size_changes_the_fingerprint_of_that_file_alone(tmp_pat
     assert len({first["a.txt"], second["a.txt"], third["a.txt"]}) == 3
 
 
-def test_a_file_that_grew_or_shrank_is_read_to_its_end_whatever_its_share_was(tmp_path):
+def test_a_file_that_grew_or_shrank_is_read_to_its_end(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(LINES))
     (tmp_path / "b.txt").write_text("\n".join(LINES))
     reader = find_files(str(tmp_path)).reader()

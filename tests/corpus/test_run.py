@@ -20,7 +20,7 @@ from tests.helpers.corpus_runs import in_a_process, parse, tables, workers_at_on
 from tests.helpers.tiny_models import MODEL_TYPES
 
 
-def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
+def test_every_line_has_a_row_in_input_order(corpus, undisturbed):
     table = sum(undisturbed.values(), [])
     texts = [(corpus / name).read_bytes() for name in ("a.txt", "b.txt", "c.txt.gz")]
     texts[2] = gzip.decompress(texts[2])
@@ -30,7 +30,7 @@ def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
 
 
 def kill_at_an_operation(number, corpus, output, checkpoint):
-    """Parses with processes each of which is killed at its n-th operation on a file of the output."""
+    """Parses with processes that are killed at their n-th file operation in the output folder."""
     remaining = number
 
     def counted(method):
@@ -49,7 +49,7 @@ def kill_at_an_operation(number, corpus, output, checkpoint):
 
 
 def kill_with_the_lock_of_progress_bars(corpus, output, checkpoint):
-    """Parses with workers that are killed while they hold the lock of their progress bars."""
+    """Parses with workers that are killed while they hold the lock of progress bars."""
     parent = os.getpid()
 
     def open_file(*_, **__):
@@ -69,7 +69,7 @@ def children_of(pid):
 
 
 def kill_after(seconds, victim, process):
-    """Kills a worker, the process that has the workers, or all of them at once."""
+    """Kills a worker, its parent process, or all processes at once."""
     process.join(seconds)
     try:
         if victim == "worker":
@@ -80,22 +80,20 @@ def kill_after(seconds, victim, process):
         else:
             os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # it had ended by itself
+        pass  # it had already ended
     process.join(60)
     assert process.exitcode is not None
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_at_any_moment_and_started_again_makes_the_same_rows(
-    corpus, checkpoint, undisturbed, tmp_path
-):
+def test_a_run_killed_at_any_time_and_restarted_writes_the_same_rows(corpus, checkpoint, undisturbed, tmp_path):
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
     generator = random.Random(seed)
     output, kills = tmp_path / "0", 0
     while kills < 20:
         if kills % 2:
-            number = generator.randrange(75)  # a worker makes about a hundred
+            number = generator.randrange(75)  # a worker performs about a hundred
             process = in_a_process(number, corpus, output, checkpoint, function=kill_at_an_operation)
             process.join(60)
         else:
@@ -113,7 +111,7 @@ def test_a_run_that_is_killed_at_any_moment_and_started_again_makes_the_same_row
     assert not list(output.glob(".run/unfinished/*"))
 
 
-def test_a_worker_that_is_killed_with_the_lock_of_progress_bars_stops_nobody(corpus, checkpoint, tmp_path):
+def test_a_worker_killed_with_the_progress_bar_lock_does_not_hang_the_run(corpus, checkpoint, tmp_path):
     process = in_a_process(corpus, tmp_path / "output", checkpoint, function=kill_with_the_lock_of_progress_bars)
     process.join(60)
     ended = process.exitcode
@@ -134,7 +132,7 @@ def small(tmp_path):
 
 
 @pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
-def test_datasets_reads_the_table(small, checkpoint, tmp_path, output_format):
+def test_load_dataset_reads_the_table(small, checkpoint, tmp_path, output_format):
     from datasets import load_dataset
 
     output = tmp_path / "output"
@@ -168,14 +166,14 @@ def test_a_model_without_trees_is_refused_before_anything_is_written(
     assert not (tmp_path / "output").exists()
 
 
-def test_a_layer_that_the_model_lacks_is_refused_before_anything_is_written(small, checkpoint, tmp_path):
+def test_an_unknown_layer_is_refused_before_anything_is_written(small, checkpoint, tmp_path):
     with pytest.raises(ValueError, match="layer 9 does not exist"):
         parse(small, tmp_path / "output", checkpoint, layer=9)
     assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
-def test_marks_on_a_tree_have_no_distance_in_the_table(small, model, tmp_path, output_format):
+def test_punctuation_has_no_distance_in_the_table(small, model, tmp_path, output_format):
     from datasets import load_dataset
 
     checkpoint = str(tmp_path / "checkpoint")
@@ -189,7 +187,7 @@ def test_marks_on_a_tree_have_no_distance_in_the_table(small, model, tmp_path, o
     assert has_distance == [word not in "()" for word in row["words"]]
 
 
-def test_a_complete_run_does_nothing_when_it_is_started_again(small, checkpoint, tmp_path):
+def test_restarting_a_complete_run_does_nothing(small, checkpoint, tmp_path):
     for _ in range(2):
         counts = parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
         assert counts == {"parsed": len(TEXT)}
@@ -197,7 +195,7 @@ def test_a_complete_run_does_nothing_when_it_is_started_again(small, checkpoint,
     assert times == {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
 
 
-def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
+def test_a_changed_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
     output = tmp_path / "output"
     parse(small, output, checkpoint, **one_task_at_a_time())
     with pytest.raises(ValueError, match="begun with other settings: branching_bias was right, not none"):
@@ -237,7 +235,7 @@ def write_corpus(folder, **contents):
         (folder / f"{name}.txt.gz").write_bytes(content)
 
 
-def test_a_damaged_file_costs_only_its_rest(checkpoint, tmp_path):
+def test_only_the_rest_of_a_damaged_file_is_lost(checkpoint, tmp_path):
     generator = random.Random(0)
     texts = {name: [" ".join(generator.choices(TEXT[0].split(), k=9)) for _ in range(300)] for name in "abc"}
     write_corpus(tmp_path / "corpus", **texts)
@@ -251,7 +249,7 @@ def test_a_damaged_file_costs_only_its_rest(checkpoint, tmp_path):
     assert "b.txt.gz cannot be read to its end" in logs
 
 
-def test_tasks_without_a_share_of_the_input_write_nothing(small, checkpoint, tmp_path):
+def test_tasks_without_input_write_nothing(small, checkpoint, tmp_path):
     counts = parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=12))
     assert counts == {"parsed": len(TEXT)}
     assert len(tables(tmp_path / "output")) <= len(TEXT)

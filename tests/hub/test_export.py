@@ -1,4 +1,4 @@
-"""Exported checkpoints: used where the package is not importable, from folders with any names, and beside it."""
+"""Exported checkpoints work with and without the package, and in folders with any names."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from tests.helpers.tiny_models import KINDS, MODEL_TYPES
 SENTENCE = "( old cat ) saw ( a dog )"
 PAIR = {"text": "( old ( cat saw ) )", "text_pair": "( a dog )"}
 CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\n---\n\n# A tiny model\n"
-# Two have the same type and name, and the names of folders are not ASCII.
+# Two have the same type and name, and some folder names are not ASCII.
 LANGUAGE_MODELS = {"onlstm": "模型/été", "onlstm-2": "語言/été", "prpn": "ПРПН 1.0", "rnn": "rnn-tiny"}
 CLASSIFIERS = {"onlstm-pairs": "ζεύγη", "rnn-pairs": "pairs.rnn", "tree_lstm-pairs": "bäume"}
 
@@ -63,7 +63,7 @@ def saved(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def root(saved, tmp_path_factory) -> Path:
-    """A folder with all of them, exported."""
+    """A folder with all exported checkpoints."""
     root = tmp_path_factory.mktemp("exported") / "arbeit ∂"
     for name, folder in (LANGUAGE_MODELS | CLASSIFIERS).items():
         export_checkpoint(str(saved[name]), str(root / folder))
@@ -72,7 +72,7 @@ def root(saved, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def without_package(root):
-    """Uses all of them in one process, from relative paths."""
+    """The report of one process without the package that uses all checkpoints from relative paths."""
     checkpoints = {name: (folder, SENTENCE) for name, folder in LANGUAGE_MODELS.items()}
     checkpoints |= {name: (folder, PAIR) for name, folder in CLASSIFIERS.items()}
     return use_without_package(checkpoints, modules=root / "module kód", folder=root)
@@ -83,23 +83,23 @@ def report(request, name, without_package) -> dict:
     return without_package["reports"][name][request.param]
 
 
-def test_the_package_is_not_importable_there(without_package):
+def test_the_package_is_not_importable_in_the_isolated_process(without_package):
     assert without_package["import_error"] == "No module named 'onlstm_hf'"
 
 
-def test_the_code_that_came_with_a_checkpoint_is_what_runs(report):
+def test_the_code_of_the_checkpoint_is_run(report):
     assert report["module"].startswith("transformers_modules.")
     assert report["config"].startswith("transformers_modules.")
     assert report.get("pipeline", "transformers_modules.").startswith("transformers_modules.")
 
 
-def test_checkpoints_of_the_same_type_and_folder_name_stay_apart(without_package):
+def test_checkpoints_of_the_same_type_and_folder_name_do_not_mix(without_package):
     modules = {name: report["first"]["module"] for name, report in without_package["reports"].items()}
     first, second = (without_package["reports"][name]["first"]["logits"] for name in ("onlstm", "onlstm-2"))
     assert len(set(modules.values())) >= 6 and first != second
 
 
-def test_every_model_computes_what_it_does_with_the_package(name, report, root):
+def test_every_model_computes_the_same_as_with_the_package(name, report, root):
     folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     text = PAIR["text"] if name in CLASSIFIERS else SENTENCE
@@ -111,7 +111,7 @@ def test_every_model_computes_what_it_does_with_the_package(name, report, root):
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS, indirect=True)
-def test_language_models_predict_write_and_parse_as_with_the_package(name, report, root):
+def test_language_models_predict_generate_and_parse_as_with_the_package(name, report, root):
     folder = root / LANGUAGE_MODELS[name]
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     input_ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
@@ -145,7 +145,7 @@ def test_classifiers_of_pairs_classify_as_with_the_package(name, report, root):
     assert {entry["label"]: entry["score"] for entry in report["scores"]} == pytest.approx(expected, abs=1e-5)
 
 
-def test_what_is_saved_from_there_is_what_was_exported(name, without_package, root):
+def test_saving_an_exported_model_writes_the_same_files(name, without_package, root):
     folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
     again = folder.with_name(f"{folder.name}-again")
     for path in folder.iterdir():
@@ -157,14 +157,14 @@ def test_what_is_saved_from_there_is_what_was_exported(name, without_package, ro
     assert second.get("custom_pipelines") == first.get("custom_pipelines")
 
 
-def test_an_export_is_the_checkpoint_byte_for_byte(name, saved, root):
+def test_exported_files_equal_the_checkpoint(name, saved, root):
     folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         path.name: path.read_bytes() for path in saved[name].iterdir()
     }
 
 
-def test_a_classifier_of_single_texts_needs_no_tokenizer_of_pairs(tmp_path):
+def test_a_classifier_of_single_texts_needs_no_pair_tokenizer(tmp_path):
     kind, tokenizer = MODEL_TYPES["prpn"], build_word_tokenizer([SENTENCE])
     kind.make(kind.sequence_class, vocab_size=len(tokenizer)).save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
@@ -172,12 +172,12 @@ def test_a_classifier_of_single_texts_needs_no_tokenizer_of_pairs(tmp_path):
     assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported")) is kind.sequence_class
 
 
-# Earlier content of a checkpoint
+# Existing content of checkpoints
 
 
 @pytest.fixture
 def checkpoint(saved, tmp_path) -> Path:
-    """One as in a checkout: without code."""
+    """A checkpoint without code, as in a checkout."""
     folder = shutil.copytree(saved["onlstm"], tmp_path / "checkpoint", ignore=shutil.ignore_patterns("*.py"))
     config = json.loads((folder / "config.json").read_text())
     del config["auto_map"], config["custom_pipelines"]
@@ -194,7 +194,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_checkpoint_without_code_gets_it_and_is_left_as_it_is(checkpoint, saved, tmp_path):
+def test_an_export_adds_code_and_leaves_the_checkpoint_unchanged(checkpoint, saved, tmp_path):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     message = export_checkpoint(str(checkpoint), str(tmp_path / "new" / "exported"))
     exported = tmp_path / "new" / "exported"
@@ -204,7 +204,7 @@ def test_a_checkpoint_without_code_gets_it_and_is_left_as_it_is(checkpoint, save
     assert (exported / "model.safetensors").stat().st_ino != (checkpoint / "model.safetensors").stat().st_ino
 
 
-def test_older_code_is_replaced_and_what_only_it_needed_is_left_out(checkpoint, saved, tmp_path):
+def test_older_code_is_replaced_and_its_unused_files_are_removed(checkpoint, saved, tmp_path):
     (checkpoint / "modeling_onlstm.py").write_text("from .trees import grow\nfrom .gone import away\nraise OSError\n")
     (checkpoint / "trees.py").write_text("grow = None\n")
     change_config(checkpoint, auto_map={"AutoModelForCausalLM": "modeling_onlstm.ONLSTMForCausalLM"})
@@ -214,7 +214,7 @@ def test_older_code_is_replaced_and_what_only_it_needed_is_left_out(checkpoint, 
     assert (tmp_path / "exported" / "modeling_onlstm.py").read_bytes() == expected
 
 
-def test_the_card_is_that_of_the_results_and_named_as_the_folder(project_root, tmp_path):
+def test_the_card_is_written_from_the_results_and_named_after_the_folder(project_root, tmp_path):
     source = project_root / "model_cards" / "prpn-ptb-small"
     export_checkpoint(str(source), str(tmp_path / "my-prpn"))
     card = (tmp_path / "my-prpn" / "README.md").read_text(encoding="utf-8")
@@ -224,7 +224,7 @@ def test_the_card_is_that_of_the_results_and_named_as_the_folder(project_root, t
         assert (tmp_path / "my-prpn" / name).read_bytes() == (source / name).read_bytes()
 
 
-def test_scores_stand_where_the_hub_looks_for_them(project_root, tmp_path):
+def test_scores_are_written_where_the_hub_reads_them(project_root, tmp_path):
     source = project_root / "model_cards" / "prpn-ptb-small"
     export_checkpoint(source, tmp_path / "first")
     export_checkpoint(tmp_path / "first", tmp_path / "again")
@@ -237,7 +237,7 @@ def test_scores_stand_where_the_hub_looks_for_them(project_root, tmp_path):
         assert found == pytest.approx(results["perplexity"], abs=0.005)
     export_checkpoint(
         project_root / "model_cards" / "prpn-zh-small", tmp_path / "chinese"
-    )  # its text is not on the Hub
+    )  # its training text is not on the Hub
     assert not (tmp_path / "chinese" / ".eval_results").exists()
 
 
@@ -254,7 +254,7 @@ def make_foreign(folder: Path) -> None:
     (folder / "cell.py").write_text("")
 
 
-def test_another_type_of_model_keeps_the_code_that_it_carries_which_is_not_run(checkpoint, tmp_path):
+def test_a_foreign_model_keeps_its_code_which_is_not_run(checkpoint, tmp_path):
     make_foreign(checkpoint)
     export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
     assert {path.name: path.read_bytes() for path in (tmp_path / "exported").iterdir()} == {
@@ -263,7 +263,7 @@ def test_another_type_of_model_keeps_the_code_that_it_carries_which_is_not_run(c
 
 
 @pytest.mark.parametrize("missing", ["cumax.py", "conf.py", "cell.py"])
-def test_another_type_of_model_is_refused_if_it_lacks_code(checkpoint, tmp_path, missing):
+def test_a_foreign_model_without_its_code_is_refused(checkpoint, tmp_path, missing):
     make_foreign(checkpoint)
     (checkpoint / missing).unlink()
     with pytest.raises(ValueError, match=f"lacks code that it refers to: {missing}"):
@@ -278,7 +278,7 @@ def test_another_type_of_model_is_refused_if_it_lacks_code(checkpoint, tmp_path,
         *((content, "config.json is no configuration") for content in ("{", "[]", "7")),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_refused(checkpoint, tmp_path, content, message):
+def test_an_invalid_configuration_is_refused(checkpoint, tmp_path, content, message):
     if isinstance(content, dict):
         change_config(checkpoint, **content)
     else:
@@ -301,7 +301,7 @@ def test_a_configuration_that_cannot_be_used_is_refused(checkpoint, tmp_path, co
         ("results.json", {"training": {"updates": 1}}),
     ],
 )
-def test_json_of_another_shape_is_an_error_and_nothing_is_written(project_root, tmp_path, name, changes):
+def test_unexpected_json_is_an_error_and_nothing_is_written(project_root, tmp_path, name, changes):
     folder = shutil.copytree(project_root / "model_cards" / "prpn-zh-small", tmp_path / "prpn-zh-small")
     content = json.loads((folder / name).read_text(encoding="utf-8"))
     (folder / name).write_text(json.dumps(content | changes), encoding="utf-8")
@@ -310,7 +310,7 @@ def test_json_of_another_shape_is_an_error_and_nothing_is_written(project_root, 
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypatch):
+def test_exports_do_not_overwrite_and_are_atomic(checkpoint, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="checkpoint exists; name a new folder"):
         export_checkpoint(str(checkpoint), str(checkpoint))
     with pytest.raises(FileExistsError, match="is a file"):
@@ -328,7 +328,7 @@ def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "figure.png", "folder", "dangling.svg", "model.safetensors"])
-def test_symbolic_links_are_refused_so_that_nothing_outside_the_folder_is_shared(checkpoint, tmp_path, name):
+def test_symbolic_links_are_refused(checkpoint, tmp_path, name):
     secret, link = tmp_path / "secret", checkpoint / name
     secret.mkdir() if name == "folder" else secret.write_text("a private key")
     link.unlink(missing_ok=True)
@@ -336,13 +336,13 @@ def test_symbolic_links_are_refused_so_that_nothing_outside_the_folder_is_shared
     with pytest.raises(ValueError, match=f"symbolic links.*: {name}; "):
         export_checkpoint(checkpoint, tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
-    (tmp_path / "link").symlink_to(checkpoint)  # the folder itself may be one
+    (tmp_path / "link").symlink_to(checkpoint)  # the folder itself may be a link
     link.unlink()
     if name != "model.safetensors":
         export_checkpoint(tmp_path / "link", tmp_path / "exported")
 
 
-def test_no_code_is_tracked_beside_the_released_weights(project_root):
+def test_released_checkpoints_contain_no_code_in_git(project_root):
     if not (project_root / ".git").exists():
         pytest.skip("not a checkout of git")
     tracked = subprocess.run(
@@ -353,7 +353,7 @@ def test_no_code_is_tracked_beside_the_released_weights(project_root):
         assert not json.loads(path.read_text()).keys() & {"auto_map", "custom_pipelines"}
 
 
-def test_what_trainer_leaves_beside_the_model_is_not_shared(saved, tmp_path):
+def test_files_of_trainer_are_not_shared(saved, tmp_path):
     folder = tmp_path / "trained"
     shutil.copytree(saved["onlstm"], folder)
     for name in ("training_args.bin", "checkpoint-500/optimizer.pt", "runs/Nov01/events.out", "all_results.json"):

@@ -1,4 +1,4 @@
-"""Sharing on a Hub in memory: checked first, all or nothing, and the same model back."""
+"""Pushing to an in-memory Hub: checks, atomic uploads, and loading of the same model."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ def second(tmp_path_factory):
 
 @pytest.fixture
 def shared(hub, first):
-    """The name of a repository that has the first checkpoint."""
+    """Name of a repository that contains the first checkpoint."""
     name = next(names)
     push_model(first, name)
     return name
@@ -79,10 +79,10 @@ def download(hub: Hub, name: str, folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
-def test_each_released_checkpoint_can_be_shared_and_loads_with_and_without_the_package(folder, hub, tmp_path):
+def test_each_released_checkpoint_can_be_pushed_and_loads_with_and_without_the_package(folder, hub, tmp_path):
     name = f"ada/released-{folder.name}"
     push_model(folder, name)
-    assert len(hub.repositories["model", name].branches["main"]) == 2  # that of the new repository, and all in one
+    assert len(hub.repositories["model", name].branches["main"]) == 2  # creation of the repository, and one upload
     card = hub.files(name)["README.md"].decode()
     assert f'path = "{name}"' in card and f"# released-{folder.name}\n" in card
     export_checkpoint(folder, tmp_path / "exported")
@@ -102,18 +102,18 @@ def test_each_released_checkpoint_can_be_shared_and_loads_with_and_without_the_p
 # Pushing
 
 
-def test_one_commit_makes_the_repository_the_folder(hub, shared, first, second, tmp_path):
+def test_one_commit_makes_the_repository_equal_to_the_folder(hub, shared, first, second, tmp_path):
     assert hub.files(shared) == contents(first)
     folder = shutil.copytree(second, tmp_path / "folder")
     (folder / "LICENSE").write_text("Apache-2.0")
     assert push_model(folder, shared).endswith("/commit/3")
     assert hub.files(shared) == contents(folder)
-    push_model(second, shared)  # LICENSE goes
+    push_model(second, shared)  # removes LICENSE
     assert hub.files(shared) == contents(second)
     assert len(hub.repositories["model", shared].branches["main"]) == 4
 
 
-def test_the_methods_of_transformers_share_a_model_with_its_code(first, tmp_path, monkeypatch):
+def test_push_to_hub_of_transformers_uploads_the_code(first, tmp_path, monkeypatch):
     model, uploaded = AutoModelForCausalLM.from_pretrained(first), []
     monkeypatch.setattr(type(model), "push_to_hub", lambda model, *name, **options: uploaded.append((name, options)))
     model.save_pretrained(tmp_path / "tiny", push_to_hub=True, repo_id="ada/tiny", private=True)
@@ -123,7 +123,7 @@ def test_the_methods_of_transformers_share_a_model_with_its_code(first, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["onlstm", "tree_lstm"])
-def test_a_classifier_of_pairs_is_shared_with_the_card_of_its_results(hub, tmp_path, kind):
+def test_a_pair_classifier_is_pushed_with_a_card_from_its_results(hub, tmp_path, kind):
     name = next(names)
     save_logic_run(tmp_path, kind)
     best, results = tmp_path / "best", tmp_path / "results.json"
@@ -134,7 +134,7 @@ def test_a_classifier_of_pairs_is_shared_with_the_card_of_its_results(hub, tmp_p
     assert "text-classification" in card and f'path = "{name}"' in card and "| 12 or more | 1 | 0.0 |" in card
 
 
-def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_apart_or_with_other_results(tmp_path):
+def test_a_pair_classifier_with_a_wrong_tokenizer_or_wrong_results_is_refused(tmp_path):
     results = save_logic_run(tmp_path, "lstm")
     (tmp_path / "results.json").write_text(json.dumps({**results, "parameters": 5}))
     with pytest.raises(ValueError, match="belong to another model: it had 5 parameters"):
@@ -144,7 +144,7 @@ def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_a
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 
-def test_the_guide_shares_as_it_is_written(hub, tmp_path, project_root, monkeypatch, capsys):
+def test_the_commands_of_the_sharing_guide_work(hub, tmp_path, project_root, monkeypatch, capsys):
     for folder in ("model_cards", "eval"):
         (tmp_path / folder).symlink_to(project_root / folder)
     save_logic_run(tmp_path / "runs" / "logic_onlstm", "onlstm")
@@ -172,7 +172,7 @@ def test_a_branch_and_a_private_repository(hub, first, second):
     assert hub.files(name, revision="second") == contents(second)
 
 
-def test_a_public_repository_is_not_taken_for_a_private_one(hub, shared, first, second):
+def test_pushing_privately_to_a_public_repository_is_refused(hub, shared, first, second):
     with pytest.raises(ValueError, match="exists and is public"):
         push_model(second, shared, private=True)
     assert hub.files(shared) == contents(first)
@@ -190,7 +190,7 @@ failed_thread.__cause__ = OSError("503 Service Unavailable")
         ("create_commit", failed_thread, "503 Service Unavailable"),
     ],
 )
-def test_a_failed_upload_leaves_the_repository_as_it_was(hub, shared, first, second, method, error, message):
+def test_a_failed_upload_leaves_the_repository_unchanged(hub, shared, first, second, method, error, message):
     hub.faults[method] = error
     with pytest.raises(OSError, match=f"the upload to {shared} did not succeed: {message}. Push again"):
         push_model(second, shared)
@@ -200,7 +200,7 @@ def test_a_failed_upload_leaves_the_repository_as_it_was(hub, shared, first, sec
     assert hub.files(shared) == contents(second)
 
 
-def test_another_commit_is_not_taken_for_ones_own(hub, shared, first, second):
+def test_a_concurrent_commit_makes_the_push_fail(hub, shared, first, second):
     commits = hub.repositories["model", shared].branches["main"]
     hub.faults["create_commit"] = lambda: commits.append({**commits[-1], "NEWS": b"of others"})
     with pytest.raises(OSError, match=f"the upload to {shared} did not succeed"):
@@ -208,7 +208,7 @@ def test_another_commit_is_not_taken_for_ones_own(hub, shared, first, second):
     assert hub.files(shared) == {**contents(first), "NEWS": b"of others"}
 
 
-# Checks before anything is sent
+# Checks before the upload
 
 
 def remove(name):
@@ -253,7 +253,7 @@ def cut_the_weights(folder):
         (write("results.json", "{}"), "these results lack 'data'"),
     ],
 )
-def test_a_folder_that_is_not_fit_to_be_shared_is_refused(first, tmp_path, change, message):
+def test_invalid_folders_are_refused(first, tmp_path, change, message):
     folder = shutil.copytree(first, tmp_path / "folder")
     change(folder)
     with pytest.raises((ValueError, OSError), match=message):
@@ -268,7 +268,7 @@ def test_the_name_of_the_repository_is_checked_first(tmp_path):
         push_model(tmp_path / "missing", "ada/tiny")
 
 
-def test_a_data_set_is_shared_as_it_is(hub, tmp_path, capsys):
+def test_a_dataset_is_pushed_unchanged(hub, tmp_path, capsys):
     name, folder = next(names), tmp_path / "data"
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"text": "the cat"}\n')

@@ -1,4 +1,4 @@
-"""The card of a classifier of pairs of formulas: it states what was measured, and its example runs."""
+"""The card of a classifier of formula pairs states its measured results, and its example runs."""
 
 import re
 
@@ -19,7 +19,7 @@ def run(request, tmp_path_factory):
     return folder, results, card, request.param
 
 
-def test_its_metadata_are_valid_and_have_the_accuracies(run, tmp_path):
+def test_metadata_are_valid_and_contain_the_accuracies(run, tmp_path):
     _, _, card, name = run
     card.save(tmp_path / "README.md")
     data = ModelCard.load(tmp_path / "README.md").data
@@ -38,7 +38,7 @@ def test_its_metadata_are_valid_and_have_the_accuracies(run, tmp_path):
     }
 
 
-def test_its_text_is_about_the_training_and_about_nothing_else(run):
+def test_the_text_describes_only_this_training(run):
     _, _, card, name = run
     text = " ".join(card.text.split())
     assert "121,977 pairs of `propositionallogic` with at most 6 operators" in text
@@ -50,21 +50,21 @@ def test_its_text_is_about_the_training_and_about_nothing_else(run):
     assert not re.search("Penn|perplexity|newspaper|parse", text)
 
 
-def test_its_example_gives_a_relation(run, capsys):
+def test_the_example_of_the_card_runs(run, capsys):
     folder, _, card, _ = run
     block = card.text.split("```python\n")[1].split("```")[0]
     exec(block.replace('"ada/tiny-logic"', repr(str(folder / "best"))).replace(", trust_remote_code=True", ""))
     assert "'label': '" in capsys.readouterr().out
 
 
-def test_pairs_that_were_generated_are_named_by_their_number_and_seed(run):
+def test_generated_pairs_are_described_by_number_and_seed(run):
     folder, results, _, _ = run
     recipe = {**results["recipe"], "pairs": None, "num_pairs": 249_000, "pairs_seed": 3}
     card = logic_card("tiny", AutoConfig.from_pretrained(folder / "best"), {**results, "recipe": recipe})
     assert "121,977 pairs of the 249,000 that onlstm_hf generates with seed 3" in card.text
 
 
-def test_results_that_lack_something_are_refused(run):
+def test_incomplete_results_are_refused(run):
     folder, results, _, _ = run
     del (results := dict(results))["test"]
     with pytest.raises(ValueError, match="these results lack 'test'"):

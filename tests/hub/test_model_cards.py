@@ -1,4 +1,4 @@
-"""The released checkpoints: complete Hub repositories whose cards tell the truth."""
+"""The released checkpoints are complete Hub repositories with correct cards."""
 
 import json
 from pathlib import Path
@@ -18,9 +18,9 @@ from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-# The source archive leaves out the weights of some.
+# The source archive does not contain the weights of some checkpoints.
 CHECKPOINTS = sorted({path.parent for path in (PROJECT_ROOT / "model_cards").glob("*/*.safetensors")})
-MAX_WEIGHT_BYTES = 20 * 2**20  # of a file
+MAX_WEIGHT_BYTES = 20 * 2**20  # per file
 
 GUM_TEST_GENRES = ("bio", "court", "fiction", "letter", "podcast", "textbook", "voyage")
 each_checkpoint = pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
@@ -30,7 +30,7 @@ def load(folder: Path):
     return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 
 
-def test_there_is_the_default_checkpoint():
+def test_the_default_checkpoint_exists():
     assert PROJECT_ROOT / RELEASED_MODEL in CHECKPOINTS
 
 
@@ -48,7 +48,7 @@ def test_it_loads_and_parses(folder):
 
 
 @each_checkpoint
-def test_text_begins_with_the_token_that_its_tokenizer_names(folder):
+def test_generation_begins_with_the_bos_token_of_the_tokenizer(folder):
     model, tokenizer = load(folder)
     assert model.config.bos_token_id == model.generation_config.bos_token_id == tokenizer.bos_token_id
     options = {"max_new_tokens": 4, "do_sample": False}
@@ -60,7 +60,7 @@ def test_text_begins_with_the_token_that_its_tokenizer_names(folder):
 
 
 @each_checkpoint
-def test_it_knows_its_tokenizer_which_pads_for_generation(folder):
+def test_the_tokenizer_matches_the_model_and_pads_on_the_left(folder):
     config, tokenizer = AutoConfig.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     assert config.tokenizer_fingerprint == tokenizer_fingerprint(tokenizer)
     assert tokenizer.padding_side == "left"
@@ -73,7 +73,7 @@ def test_its_weights_are_small_and_safe(folder):
 
 
 @each_checkpoint
-def test_its_card_has_the_numbers_of_its_results(folder):
+def test_the_card_has_the_figures_of_the_results(folder):
     card, results = ModelCard.load(folder / "README.md"), json.loads((folder / "results.json").read_text())
     assert card.data.license and card.data.library_name and card.data.pipeline_tag
     assert bool(card.data.datasets) == results["data"]["text"]["dataset"].startswith("ptb-text-only/")
@@ -84,17 +84,17 @@ def test_its_card_has_the_numbers_of_its_results(folder):
 
 
 @each_checkpoint
-def test_its_card_can_be_written_again_from_its_results(folder):
+def test_the_card_can_be_regenerated_from_the_results(folder):
     results = json.loads((folder / "results.json").read_text())
     card = model_card(folder.name, AutoConfig.from_pretrained(folder), results)
     assert str(card) == (folder / "README.md").read_text()
-    # Facts about the Penn Treebank text appear on no other card.
+    # Statements about the Penn Treebank text must appear only on its cards.
     assert ("Published" in card.text) == (results["data"]["text"]["dataset"] == PENN_TREEBANK)
 
 
 @pytest.mark.slow
 @each_checkpoint
-def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
+def test_parsing_scores_are_reproducible(folder, shared_dir):
     model, tokenizer = load(folder)
     if not model.induces_trees:
         pytest.skip("it induces no trees")
@@ -116,7 +116,7 @@ def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
 
 @pytest.mark.slow
 @each_checkpoint
-def test_its_validation_perplexity_can_be_had_again(folder, shared_dir):
+def test_validation_perplexity_is_reproducible(folder, shared_dir):
     model, tokenizer = load(folder)
     results = json.loads((folder / "results.json").read_text())
     text = results["data"]["text"]

@@ -1,4 +1,4 @@
-"""Graphs for ONNX Runtime compute what the models do, with any batch size and length."""
+"""ONNX Runtime graphs match the models for any batch size and length."""
 
 import json
 import re
@@ -25,7 +25,7 @@ SENTENCES = [
 
 
 def session(path: Path):
-    """Session of ONNX Runtime, without its remarks on the graph."""
+    """Opens an ONNX Runtime session without warnings about the graph."""
     onnxruntime = library("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -48,7 +48,7 @@ def export(model, path: Path):
 
 @pytest.fixture(scope="module", params=list(MODEL_TYPES))
 def exported(request, tmp_path_factory):
-    """A model with two layers, and its graph."""
+    """A model with two layers and its graph."""
     model = MODEL_TYPES[request.param].make(num_hidden_layers=2)
     return model, export(model, tmp_path_factory.mktemp("onnx") / "model.onnx")
 
@@ -69,7 +69,7 @@ def initial_state(graph, batch_size: int) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_text_is_read_and_gone_on_with(exported, side):
+def test_a_text_is_read_and_continued(exported, side):
     model, graph = exported
     ids, mask, _ = pad(random_rows(), side)
     found = run(graph, {"input_ids": ids, "attention_mask": mask, **initial_state(graph, 3)})
@@ -91,7 +91,7 @@ def test_a_text_longer_than_a_block_of_attention_is_read(exported):
     torch.testing.assert_close(found, expected_outputs(model, input_ids=ids), rtol=1e-4, atol=1e-5)
 
 
-def test_the_graph_is_of_the_opset_that_is_stated(exported):
+def test_the_graph_has_the_documented_opset(exported):
     from onlstm_hf.hub.onnx import OPSET
 
     _, graph = exported
@@ -99,7 +99,7 @@ def test_the_graph_is_of_the_opset_that_is_stated(exported):
     assert versions[""] == OPSET
 
 
-# Graphs of the recurrences are compared above; of each kind of head there is one, which all models share.
+# The recurrences are tested above. All models share the classification heads, so each head is tested once.
 @pytest.mark.slow
 def test_pairs_are_classified(tmp_path):
     kind = MODEL_TYPES["rnn"]
@@ -124,7 +124,7 @@ def test_sequences_are_classified(name, tmp_path):
         torch.testing.assert_close(run(graph, inputs)["logits"], model(**inputs).logits, rtol=1e-4, atol=1e-5)
 
 
-# The page's two blocks: PyTorch writes the graph, and a process that cannot have it parses.
+# The two code blocks of the guide: PyTorch writes the graph, and a process without PyTorch parses.
 @pytest.mark.slow
 def test_the_page_parses_without_pytorch(tmp_path, monkeypatch):
     library("onnxruntime")

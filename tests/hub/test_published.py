@@ -12,7 +12,7 @@ TASKS = [task for task in CONTENT if task != "sources"]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_figure_has_a_source_and_tells_where_it_stands_and_if_it_was_read_there(task):
+def test_every_figure_has_a_source_a_place_and_a_verification_status(task):
     citations = {source["text"] for source in SOURCES.values()}
     figures = published_figures(task)
     assert figures
@@ -24,7 +24,7 @@ def test_every_figure_has_a_source_and_tells_where_it_stands_and_if_it_was_read_
     assert [row for row in figures if row.get("central")] == central_figures(task) != []
 
 
-def test_every_source_is_cited_and_says_what_it_is():
+def test_every_source_is_cited_and_has_a_title():
     assert {row["source"] for task in TASKS for row in CONTENT[task]} == set(SOURCES)
     assert all(set(source) == {"text", "title"} for source in SOURCES.values())
 

@@ -1,4 +1,4 @@
-"""The page in Chromium. Pictures of it are kept in `test-artifacts/`."""
+"""The page in Chromium; screenshots are saved in `test-artifacts/`."""
 
 import base64
 import json
@@ -40,7 +40,7 @@ LONG = (
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
 FORMS = ["Brackets", "Square brackets", "LaTeX, qtree", "LaTeX, forest"]
 TABS = ("tree", "play", "gates", "expected", "learners", "correct")
-# The edges of the visible elements.
+# Returns the edges of visible elements.
 EDGES = """
     return [...document.querySelectorAll(arguments[0])]
         .filter((element) => element.checkVisibility({visibilityProperty: true}))
@@ -49,7 +49,7 @@ EDGES = """
 
 
 class Browser:
-    """Chromium with the page in it."""
+    """Chromium with the page."""
 
     def __init__(self, driver, address, pictures):
         self.driver, self.address, self.pictures = driver, address, pictures
@@ -66,7 +66,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
 
     def open(self, **fields):
-        """Loads the page anew with these fields in its address, and waits until it has shown what they ask for."""
+        """Reloads the page with these fields in its URL, and waits until it has shown them."""
         self.driver.get("about:blank")
         self.driver.get(f"{self.address}#{urlencode(fields)}")
         self.settle()
@@ -76,7 +76,7 @@ class Browser:
         self.wait(lambda: not self.run("return document.querySelector('[aria-busy=true]')"))
 
     def wait(self, condition):
-        # Between its being found and its being read, an element may be replaced by that of the next result.
+        # An element may be replaced after it was found and before it is read.
         options = {"poll_frequency": 0.05, "ignored_exceptions": [StaleElementReferenceException, IndexError]}
         return WebDriverWait(self.driver, 120, **options).until(lambda _: condition())
 
@@ -106,11 +106,11 @@ class Browser:
         return field
 
     def errors(self):
-        """Messages of the console since the last call: errors, and what the policy of the page forbids."""
+        """Returns console messages since the last call: errors and violations of the content policy."""
         return [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
     def picture(self, name):
-        """Keeps a picture of the whole page."""
+        """Saves a screenshot of the whole page."""
         width = self.run("return innerWidth")
         self.resize(width, max(self.run("return document.documentElement.scrollHeight"), 300), mobile=width < 500)
         self.run_async("await new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
@@ -154,13 +154,13 @@ def browser(driver, address, project_root):
     browser = Browser(driver, address, pictures)
     browser.resize(1280, 900)
     browser.prefer("light")
-    browser.errors()  # those of the test before
+    browser.errors()  # discards those of the previous test
     return browser
 
 
 @pytest.fixture(scope="module")
 def axe(project_root):
-    """The source of axe-core, which looks for what keeps people from using a page."""
+    """Source of axe-core, which finds accessibility problems."""
     folder = Path(os.environ.get("AXE_CORE") or project_root / "node_modules" / "axe-core")
     if not (folder / "axe.min.js").is_file():
         missing("axe", "axe-core is missing: npm install --no-save axe-core, or its folder in AXE_CORE")
@@ -168,7 +168,7 @@ def axe(project_root):
 
 
 def violations(browser, axe):
-    """Returns the findings of axe-core, everything on the page unfolded."""
+    """Returns the findings of axe-core with all details of the page open."""
     browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
     browser.run(axe)
     return browser.run_async(
@@ -177,7 +177,7 @@ def violations(browser, axe):
     )
 
 
-def test_the_page_opens_with_a_gold_tree_that_the_model_finds_and_asks_no_other_server(browser):
+def test_the_page_opens_with_an_example_and_contacts_no_other_server(browser):
     browser.driver.get_log("performance")
     browser.open()
     assert "the president of the company said he will sell his shares" in browser.text("#view h2")
@@ -190,7 +190,7 @@ def test_the_page_opens_with_a_gold_tree_that_the_model_finds_and_asks_no_other_
     assert browser.errors() == []
 
 
-def test_the_keyboard_alone_parses_and_the_address_follows(browser):
+def test_parsing_by_keyboard_updates_the_url(browser):
     browser.open()
     browser.type(GOLD).send_keys(Keys.ENTER)
     browser.wait(lambda: "the old man sold the house" in browser.text("#view h2"))
@@ -210,7 +210,7 @@ def test_the_keyboard_alone_parses_and_the_address_follows(browser):
     assert browser.errors() == []
 
 
-def test_the_back_button_steps_through_the_results(browser):
+def test_the_back_button_returns_to_earlier_results(browser):
     browser.open(text="the cat sleeps")
     for text in ("the dog sleeps", "stocks fell"):
         browser.type(text).send_keys(Keys.ENTER)
@@ -222,14 +222,14 @@ def test_the_back_button_steps_through_the_results(browser):
     assert browser.driver.title.startswith("the cat sleeps")
 
 
-def test_the_link_over_the_navigation_keeps_the_sentence(browser):
+def test_the_skip_link_keeps_the_sentence(browser):
     browser.open(text="the dog sleeps")
     browser.driver.find_element(By.CSS_SELECTOR, ".skip").send_keys(Keys.ENTER)
     assert browser.run("return document.activeElement.id") == "main"
     assert parse_qs(urlsplit(browser.driver.current_url).fragment) == {"text": ["the dog sleeps"]}
 
 
-def test_a_choice_keeps_the_focus_so_that_the_arrow_keys_go_on(browser):
+def test_a_choice_keeps_the_focus_for_the_arrow_keys(browser):
     browser.open(text="the dog sleeps")
     browser.run("[...document.querySelectorAll('select')].find(({ value }) => value === 'right').focus()")
     for rule in ("none", "ranges"):
@@ -239,7 +239,7 @@ def test_a_choice_keeps_the_focus_so_that_the_arrow_keys_go_on(browser):
         assert browser.run("return document.activeElement.id") == "rule"
 
 
-def test_another_width_of_the_window_keeps_what_is_typed_and_drawn(browser):
+def test_resizing_the_window_keeps_typed_text_and_drawn_brackets(browser):
     browser.open(text="the dog sleeps")
     browser.find("#text")[0].send_keys(" now")
     browser.run("window.before = document.querySelector('svg.figure')")
@@ -255,7 +255,7 @@ def test_another_width_of_the_window_keeps_what_is_typed_and_drawn(browser):
     assert len(browser.find(".editor .node")) == 1
 
 
-def test_text_in_the_address_is_shown_as_text_whatever_it_is(browser):
+def test_text_in_the_url_is_never_markup(browser):
     for fields in (
         {"text": NASTY},
         {"text": f"({NASTY} (x y))"},
@@ -271,7 +271,7 @@ def test_text_in_the_address_is_shown_as_text_whatever_it_is(browser):
     assert browser.errors() == []
 
 
-def test_a_constituent_shows_its_words_to_the_mouse_to_taps_and_to_the_arrow_keys(browser):
+def test_constituents_react_to_mouse_taps_and_arrow_keys(browser):
     browser.open(text=GOLD)
     words = lambda: browser.find(".said")[0].text  # noqa: E731
     node = browser.find('.node[data-panel="0"][data-start="0"][data-end="3"]')[0]
@@ -289,7 +289,7 @@ def test_a_constituent_shows_its_words_to_the_mouse_to_taps_and_to_the_arrow_key
     assert words().startswith("house: ") and " bits" in words()
 
 
-def test_the_arrow_keys_follow_the_picture_of_a_sentence_from_right_to_left(browser):
+def test_arrow_keys_follow_a_right_to_left_sentence(browser):
     browser.open(text="[[הכלב הזקן] [ישן שם]]")
     figure = browser.find(".figure-box")[0]
     for key in (Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT):
@@ -302,7 +302,7 @@ def test_the_arrow_keys_follow_the_picture_of_a_sentence_from_right_to_left(brow
     assert "“ישן”" in browser.find(".said")[0].text
 
 
-def test_a_sentence_from_right_to_left_begins_at_the_right_edge_of_a_narrow_window(browser):
+def test_a_right_to_left_sentence_begins_at_the_right_edge_of_a_narrow_window(browser):
     browser.resize(360, 800, mobile=True)
     browser.open(text="הכלב הזקן ישן שם כל היום וגם בלילה הוא ישן שם")
     inside = """const box = document.querySelector(".figure-box").getBoundingClientRect();
@@ -313,7 +313,7 @@ def test_a_sentence_from_right_to_left_begins_at_the_right_edge_of_a_narrow_wind
     browser.picture("right-to-left-360")
 
 
-def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, project_root):
+def test_punctuation_is_attached_or_a_cue_and_the_url_keeps_the_choice(browser, project_root):
     text = 'While the company was buying, the bank (based in New York) raised its "final" offer.'
     model, tokenizer = load_checkpoint(str(project_root / "model_cards" / MODELS[0]))
     trees = {choice: model.parse(text, tokenizer, punctuation=choice) for choice in ("drop", "attach", "cue")}
@@ -355,7 +355,7 @@ def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, pro
     assert browser.errors() == []
 
 
-def test_the_splits_are_played_step_by_step_in_each_rule(browser):
+def test_splits_are_animated_step_by_step_for_each_rule(browser):
     browser.open(text="the company said it expects to report a loss", tab="play")
     for rule in ("papers' rule", "unbiased rule", "ranges of a PRPN's gates"):
         browser.button(rule).click()
@@ -377,7 +377,7 @@ def test_the_splits_are_played_step_by_step_in_each_rule(browser):
     browser.button("Pause").click()
 
 
-def test_the_gates_say_from_which_level_on_a_word_erased(browser):
+def test_the_gates_tab_shows_the_erased_levels(browser):
     browser.open(text="the company said it expects a loss", tab="gates")
     assert len(browser.find(".gate-column")) == 7
     figure = browser.find(".figure-box")[0]
@@ -387,7 +387,7 @@ def test_the_gates_say_from_which_level_on_a_word_erased(browser):
     assert "memories are open" in browser.find("svg.figure")[0].get_attribute("aria-label")
 
 
-def test_five_words_are_expected_at_each_place(browser):
+def test_five_predictions_are_shown_at_each_place(browser):
     browser.open(text="the company said", tab="expected")
     rows = browser.find(".expected tbody tr")
     assert len(rows) == 4
@@ -395,11 +395,11 @@ def test_five_words_are_expected_at_each_place(browser):
         shown = [float(cell.text.strip("<% ")) for cell in row.find_elements(By.CSS_SELECTOR, ".percent")]
         assert len(shown) == 5 and shown == sorted(shown, reverse=True)
     assert "(end)" in rows[-1].text
-    browser.open(text="The company said", tab="expected")  # as it is typed, not as the model reads it
+    browser.open(text="The company said", tab="expected")  # shown as typed, not as the model reads it
     assert browser.find(".guesses .came")[0].text.startswith("the ")
 
 
-def test_learners_stand_side_by_side_with_f1_of_each_against_each(browser):
+def test_learners_are_compared_with_pairwise_f1(browser):
     browser.open(text=GOLD, tab="learners")
     for label in browser.find("fieldset label"):
         if "prpn-ptb-small" in label.text or "left" in label.text:
@@ -412,7 +412,7 @@ def test_learners_stand_side_by_side_with_f1_of_each_against_each(browser):
     browser.picture("learners")
 
 
-def test_brackets_are_corrected_by_mouse_and_by_keyboard_and_f1_follows(browser):
+def test_corrected_brackets_update_f1(browser):
     browser.open(text="the old man sold the house", tab="correct")
     browser.button("Remove all").click()
     assert "compares nothing" in browser.text(".correct-tab")
@@ -435,7 +435,7 @@ def test_brackets_are_corrected_by_mouse_and_by_keyboard_and_f1_follows(browser)
     assert browser.find("#text")[0].get_attribute("value") == "[[the old man] [sold the house]]"
 
 
-def test_pairs_are_scored_in_total_and_at_the_place_that_matters_for_all_models(browser):
+def test_pairs_are_scored_in_total_and_at_the_critical_place_for_all_models(browser):
     browser.open(
         view="pairs",
         first="no company has ever reported a loss",
@@ -443,7 +443,7 @@ def test_pairs_are_scored_in_total_and_at_the_place_that_matters_for_all_models(
         at="ever",
     )
     rows = [row.text for row in browser.find(".pairs tbody tr")]
-    assert [row.split()[0] for row in rows] == list(MODELS[:2])  # those of one language
+    assert [row.split()[0] for row in rows] == list(MODELS[:2])  # the models of one language
     assert "+" in rows[0].split()[1] and "grammatical" in rows[0]
     assert "“ever”" in browser.text(".verdict")
     assert browser.button("ever").get_attribute("aria-pressed") == "true"
@@ -456,7 +456,7 @@ def test_pairs_are_scored_in_total_and_at_the_place_that_matters_for_all_models(
     assert browser.errors() == []
 
 
-def test_a_class_brackets_saves_and_compares(browser, tmp_path):
+def test_a_class_draws_saves_and_compares_brackets(browser, tmp_path):
     browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     browser.open(view="class", sentences=f"{GOLD}\nstocks fell sharply")
     words = [word.text for word in browser.find(".picks button")]
@@ -490,7 +490,7 @@ def test_a_class_brackets_saves_and_compares(browser, tmp_path):
     assert browser.errors() == []
 
 
-def test_a_slider_shows_how_a_tree_comes_about(browser):
+def test_a_slider_shows_a_tree_during_training(browser):
     browser.open(view="growing")
     slider = browser.find("input[type=range]")[0]
     slider.send_keys(Keys.HOME)
@@ -506,7 +506,7 @@ def test_a_slider_shows_how_a_tree_comes_about(browser):
     assert browser.errors() == []
 
 
-def test_pasted_paragraphs_are_split_and_unknown_words_are_said(browser):
+def test_pasted_paragraphs_are_split_and_unknown_words_are_reported(browser):
     browser.open(text="The bank bought it. Mr. Smith sold the firm!")
     assert "Split into 2 sentences." in browser.text() and len(browser.find(".result")) == 2
     browser.open(text="el presidente dijo que no habrá elecciones")
@@ -525,20 +525,20 @@ def test_pasted_paragraphs_are_split_and_unknown_words_are_said(browser):
         ("cat " * 121, "at most"),
     ],
 )
-def test_the_page_says_what_the_reader_has_to_mend_and_keeps_what_was_typed(browser, text, message):
+def test_input_errors_are_shown_and_the_input_is_kept(browser, text, message):
     browser.open(text=text)
     assert message in browser.text("#results [role=alert]")
     assert browser.find("#text")[0].get_attribute("value") == text
 
 
-def test_an_empty_field_is_no_wish_for_the_example(browser):
+def test_an_empty_field_does_not_show_the_example(browser):
     browser.open(text="the dog sleeps")
     browser.find("#text")[0].clear()
     browser.find("#text")[0].send_keys(Keys.ENTER)
     browser.wait(lambda: "no sentence" in browser.text("#results [role=alert]"))
 
 
-def test_parts_without_a_word_are_left_out(browser):
+def test_parts_without_words_are_skipped(browser):
     browser.open(text="The bank bought it. 😀\n***\nStocks fell.")
     assert [heading.text for heading in browser.find(".result h2")] == ["The bank bought it", "Stocks fell"]
     assert "Split into 2 sentences. Left out: 2 without a word." in browser.text("#results .note")
@@ -547,14 +547,14 @@ def test_parts_without_a_word_are_left_out(browser):
 
 
 @pytest.mark.parametrize("sentences, problem", [("(the cat", "never closed"), ("😀", "no sentence")])
-def test_a_teacher_can_mend_the_sentences_of_a_class(browser, sentences, problem):
+def test_a_teacher_can_correct_the_sentences_of_a_class(browser, sentences, problem):
     browser.open(view="class", sentences=sentences)
     assert problem in browser.text("#view [role=alert]")
     assert browser.find("#sentences")[0].get_attribute("value") == sentences
     assert browser.errors() == []
 
 
-# Browsers without module workers, and those of phones and frames, which have no full screen.
+# Browsers without module workers, and browsers without full screen (phones, frames).
 @pytest.mark.parametrize(
     "script, seen, missing_button",
     [
@@ -566,7 +566,7 @@ def test_a_teacher_can_mend_the_sentences_of_a_class(browser, sentences, problem
         ("Object.defineProperty(Document.prototype, 'fullscreenEnabled', { value: false });", "", "Full screen"),
     ],
 )
-def test_what_a_browser_cannot_do_is_said_or_not_offered(browser, script, seen, missing_button):
+def test_missing_browser_features_are_reported_or_hidden(browser, script, seen, missing_button):
     command = "Page.addScriptToEvaluateOnNewDocument"
     added = browser.driver.execute_cdp_cmd(command, {"source": script})
     try:
@@ -583,7 +583,7 @@ def test_long_sentences_have_an_outline_with_unknown_words(browser):
     assert outline[:3] == ["the", "company", "said"] and "zyzzyva unknown" in " ".join(outline)
 
 
-def test_files_of_the_figure_and_the_numbers_are_saved(browser, tmp_path):
+def test_figures_and_numbers_are_saved_as_files(browser, tmp_path):
     browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     browser.prefer("dark")
     browser.open(text="the old man sold =1+1 the house")
@@ -606,7 +606,7 @@ def test_files_of_the_figure_and_the_numbers_are_saved(browser, tmp_path):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_nothing_in_any_state_and_all_fits(browser, axe, width, theme):
+def test_the_page_is_accessible_and_fits_the_window(browser, axe, width, theme):
     browser.resize(width, 844, mobile=width < 500)
     browser.prefer(theme)
     size = "phone" if width < 500 else "wide"
@@ -624,7 +624,7 @@ def test_axe_finds_nothing_in_any_state_and_all_fits(browser, axe, width, theme)
         browser.picture(f"{size}-{theme}-{name}")
 
 
-def test_the_page_is_printed_without_what_one_clicks(browser):
+def test_controls_are_not_printed(browser):
     browser.prefer("light", media="print")
     browser.open(text=GOLD)
     assert browser.find("svg.figure")
@@ -638,18 +638,18 @@ def test_the_page_is_printed_without_what_one_clicks(browser):
 
 
 @pytest.mark.usefixtures("driver")
-def test_the_first_tree_and_those_after_it_are_timed(address):
+def test_the_first_and_later_trees_are_timed(address):
     first, others = time_load(DRIVER, address)
     assert len(others) == len(SENTENCES) and all(0 < milliseconds < 60_000 for milliseconds in (first, *others))
 
 
-def test_the_page_opens_again_without_a_network(browser):
+def test_the_page_opens_offline(browser):
     browser.open(text="stocks fell sharply")
     browser.wait(lambda: browser.run_async("return Boolean((await navigator.serviceWorker.ready).active)"))
     browser.run_async(
         "while (!navigator.serviceWorker.controller) await new Promise((later) => setTimeout(later, 50));"
     )
-    # Its address changes with the page, so that a browser does not keep an older page.
+    # Its URL changes with the page, so that browsers do not keep an older version.
     version = browser.run_async("return (await (await fetch('site.json')).json()).version;")
     assert browser.run("return navigator.serviceWorker.controller.scriptURL").endswith(f"offline.js?version={version}")
     offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}

@@ -1,4 +1,4 @@
-"""Gold trees and sentences as they are typed into the page."""
+"""Gold trees and sentences in the input field of the page."""
 
 import re
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.helpers.page_scripts import run_script
 BRACKETS = ("-LRB-", "-RRB-", "-LCB-", "-RCB-")
 
 
-# A text, its words, its constituents but for the whole sentence, and its labels.
+# A text, its words, its constituents without the whole sentence, and its labels.
 CASES = [
     ("(S (NP the cat) (VP sat))", "the cat sat", {(0, 2)}, {"S", "NP", "VP"}),
     ("[S [NP the cat] [VP sat]]", "the cat sat", {(0, 2)}, {"S", "NP", "VP"}),
@@ -40,7 +40,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def trees():
-    """The trees that the page reads in the texts of `CASES`, by the text."""
+    """The trees that the page reads from the texts of `CASES`, by text."""
     found = run_script(
         """return data.map((text) => {
              const tree = brackets.readTree(text);
@@ -58,19 +58,19 @@ def parts(text, language="en"):
 
 
 @pytest.mark.parametrize("text, words, inner, labels", CASES, ids=[text for text, *_ in CASES])
-def test_brackets_are_trees_round_or_square_with_labels_or_without(trees, text, words, inner, labels):
+def test_brackets_may_be_round_or_square_with_or_without_labels(trees, text, words, inner, labels):
     tree = trees[text]
     assert tree["isTree"] and tree["words"] == words.split()
     assert set(map(tuple, tree["spans"])) == inner | {(0, len(tree["words"]))}
     assert set(tree["named"]) == labels
 
 
-def test_labels_stand_at_their_constituents(trees):
+def test_labels_belong_to_their_constituents(trees):
     labels = dict(trees["[IP [DP the cat] [I' [VP sat down]]]"]["labels"])
     assert labels == {"0-4": ["IP"], "0-2": ["DP"], "2-4": ["I'", "VP"]}
 
 
-def test_treebank_trees_are_read_as_the_package_reads_them(shared_dir):
+def test_treebank_trees_are_read_as_in_the_package(shared_dir):
     text = (shared_dir / "data/wsj_sample/wsj_0001-0199.mrg").read_text(encoding="utf-8")
     starts = [match.start() for match in re.finditer(r"^\(", text, re.MULTILINE)]
     trees = [" ".join(text[start:end].split()) for start, end in zip(starts, [*starts[1:], None], strict=True)]
@@ -92,19 +92,19 @@ def test_treebank_trees_are_read_as_the_package_reads_them(shared_dir):
     "text, message",
     [("(a ))", "too many"), ("(a () b)", "nothing between"), ("((a b)", "never closed"), ("(a b) (c d)", "2 trees")],
 )
-def test_malformed_brackets_are_named(text, message):
+def test_malformed_brackets_are_reported(text, message):
     problem = run_script(
         "try { brackets.readTree(data); } catch (error) { return error.message; }", text, brackets="trees/brackets.js"
     )
     assert message in problem
 
 
-def test_no_ends_a_sentence_unless_a_number_follows():
+def test_the_word_no_ends_a_sentence_unless_a_number_follows():
     assert parts("He said no. They left.") == ([("He said no.", False), ("They left.", False)], 1)
     assert parts("See no. 5 of the list.") == ([("See no. 5 of the list.", False)], 0)
 
 
-def test_a_text_has_a_sentence_a_line_and_trees_over_several():
+def test_a_text_has_one_sentence_per_line_and_multiline_trees():
     text = "\n the cat sat \n\n(S (NP the cat)\n   (VP sat))\n(old) dogs\r\n(a b)\n"
     assert parts(text) == (
         [("the cat sat", False), ("(S (NP the cat) (VP sat))", True), ("(old) dogs", False), ("(a b)", True)],

@@ -1,4 +1,4 @@
-"""The models as the page's script computes them, against PyTorch."""
+"""The models of the page's script, compared with PyTorch."""
 
 import math
 
@@ -38,7 +38,7 @@ def make(variant):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A page with every variant, in float32."""
+    """A page with every model variant, in float32."""
     folder = tmp_path_factory.mktemp("page") / "site"
     tokenizer = build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
     write_models(folder, [(name, make(name), tokenizer) for name in VARIANTS], precision="float32")
@@ -46,7 +46,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_script_computes_what_pytorch_computes(site, variant):
+def test_the_script_matches_pytorch(site, variant):
     model = make(variant)
     for ids, reading in zip(SENTENCES, read_in_node(site / "models" / variant, SENTENCES), strict=True):
         options = {"output_distances": True} if model.induces_trees else {}
@@ -84,7 +84,7 @@ def test_the_script_reads_integers_of_8_and_16_bits(tmp_path, monkeypatch, varia
 
 
 @torch.no_grad()
-def test_the_forget_gates_are_those_of_the_equations(site):
+def test_forget_gates_match_the_equations(site):
     model = make("onlstm")
     (reading,) = read_in_node(site / "models" / "onlstm", SENTENCES[:1])
     hidden_states = model.model(torch.tensor([[0, *SENTENCES[0]]]), output_hidden_states=True).hidden_states
@@ -100,7 +100,7 @@ def test_the_forget_gates_are_those_of_the_equations(site):
         torch.testing.assert_close(found, (master_forget, 1 - master_forget.mean(-1)), atol=1e-5, rtol=0)
 
 
-def test_the_memory_gates_of_a_prpn_are_those_of_its_output(site):
+def test_memory_gates_of_a_prpn_match_its_output(site):
     model = make("prpn")
     (reading,) = read_in_node(site / "models" / "prpn", SENTENCES[:1])
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_the_memory_gates_of_a_prpn_are_those_of_its_output(site):
     torch.testing.assert_close(found, output.memory_gates[0, 0, 1:], atol=1e-5, rtol=0)
 
 
-def test_a_file_of_another_model_is_refused():
+def test_a_weights_file_of_another_size_is_refused():
     problem = run_script(
         """try { tensors.readTensors(new ArrayBuffer(16), [{ name: "x", shape: [3], dtype: "float32" }]); }
            catch (error) { return error.message; }""",

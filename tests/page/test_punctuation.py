@@ -1,4 +1,4 @@
-"""Punctuation in the page's script, against the package."""
+"""Punctuation in the page's script, compared with the package."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from onlstm_hf.trees.punctuation import CLOSING_MARKS, attach_marks, raise_at_ma
 from tests.helpers.page_scripts import run_script
 
 PAIRS = [(opening, closing) for opening, all_closing in CLOSING_MARKS.items() for closing in all_closing]
-# Further marks, joined to words and not; numbers of UTF-16 units and of characters differ for the last ones.
+# More marks, attached to words or not. The last ones have more UTF-16 units than characters.
 MARKS = [
     *(",", ".", "...", "--", " — ", ";", "?", "!?", "((", "))", " ( ", " ) ", "()", "·", "/", "**", "$", "+="),
     *(' "', '" ', '""', " '", "' ", "``", "''", " ``", "'' ", "\u200b", "\u00ad,", "\u00a0,", "\u3000", "\u001c"),
@@ -27,7 +27,7 @@ SENTENCES = [
 
 
 def random_sentences(number):
-    """Texts of words with marks between them, the places of their words, and distances for these."""
+    """Generates texts of words and marks, the positions of the words, and their distances."""
     generator = random.Random(0)
     for _ in range(number):
         num_words = generator.randrange(0, 9)
@@ -67,7 +67,7 @@ def as_case(text, offsets, distances):
     return [text, utf16(text, offsets), distances]
 
 
-def test_marks_stand_where_the_package_finds_them():
+def test_marks_are_found_as_in_the_package():
     found = run_script(
         "return data.map(([text, places]) => punctuation.marksOf(text, places))",
         [as_case(*case) for case in CASES],
@@ -90,7 +90,7 @@ def test_distances_rise_at_marks_as_in_the_package():
 
 
 @pytest.mark.parametrize("share", [1, 0.6])
-def test_marks_hang_where_the_package_hangs_them(share):
+def test_marks_are_attached_as_in_the_package(share):
     generator = random.Random(2)
     cases, expected = [], []
     for text, offsets, distances in CASES:
@@ -121,7 +121,7 @@ def test_marks_hang_where_the_package_hangs_them(share):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """A tokenizer that leaves marks out, as `tokenizer.json` describes it."""
+    """The `tokenizer.json` of a tokenizer that drops punctuation."""
     text = ["we know he said again"]
     built = build_word_tokenizer(text, split="treebank", lowercase=True, drop_punctuation=True)
     return json.loads(built.backend_tokenizer.to_str())
@@ -138,7 +138,7 @@ def tokenizer():
         ('[" [We know] , " [he [said -- again]] .]', '" We know , " he said -- again .'),
     ],
 )
-def test_a_gold_tree_has_marks_between_its_words(tokenizer, text, marked):
+def test_a_gold_tree_keeps_marks_between_words(tokenizer, text, marked):
     encoded, leaves = run_script(
         """const own = new tokenizer.Tokenizer(data.tokenizer);
            const encoded = analysis.encodePart({ text: data.text, isTree: true }, own);
@@ -158,7 +158,7 @@ def test_a_gold_tree_has_marks_between_its_words(tokenizer, text, marked):
         assert spread == [next(remaining) if word else None for word in is_word]
 
 
-def test_a_cue_raises_the_distances_of_every_layer_and_changes_nothing_else(tokenizer):
+def test_a_cue_only_raises_the_distances_of_every_layer(tokenizer):
     layers = [[0.5, 0.1, 0.4, 0.2, 0.3], [0.1, 0.2, 0.3, 0.4, 0.9]]
     dropped, cued = run_script(
         """const own = new tokenizer.Tokenizer(data.tokenizer);

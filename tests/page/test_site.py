@@ -1,4 +1,4 @@
-"""The folder that `onlstm-hf page` writes, and the server of `onlstm-hf demo`."""
+"""The output folder of `onlstm-hf page`, and the server of `onlstm-hf demo`."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def read_json(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_the_folder_holds_all_that_the_page_asks_for(site):
+def test_the_folder_has_all_requested_files(site):
     content = read_json(site / "site.json")
     assert content["models"] == ["tiny"]
     listed = {site / name for name in content["files"]}
@@ -65,7 +65,7 @@ def test_the_folder_is_a_static_space(site):
     assert len(metadata["short_description"]) <= 60
 
 
-def test_the_page_allows_its_own_files_and_nothing_else():
+def test_the_content_policy_allows_only_own_files():
     html = (STATIC / "index.html").read_text(encoding="utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -79,7 +79,7 @@ def test_the_page_allows_its_own_files_and_nothing_else():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(STATIC).as_posix())
-def test_modules_import_files_that_exist_and_write_text_never_as_markup(path):
+def test_modules_import_existing_files_and_never_write_markup(path):
     source = path.read_text(encoding="utf-8")
     for name in re.findall(r'^(?:import|export) [^"]*?from "([^"]+)"', source, re.MULTILINE | re.DOTALL):
         assert (path.parent / name).is_file(), name
@@ -90,7 +90,7 @@ def test_modules_import_files_that_exist_and_write_text_never_as_markup(path):
     assert max(map(len, source.splitlines())) <= 160
 
 
-def test_every_module_is_reached_from_the_page():
+def test_every_module_is_imported_by_the_page():
     reached, waiting = set(), [STATIC / "main.js", STATIC / "offline.js", STATIC / "model/worker.js"]
     while waiting:
         path = waiting.pop()
@@ -102,13 +102,13 @@ def test_every_module_is_reached_from_the_page():
     assert reached == set(MODULES)
 
 
-def test_checkpoints_of_the_same_name_are_told_apart(tmp_path, tokenizer):
+def test_checkpoints_with_the_same_name_are_numbered(tmp_path, tokenizer):
     model = KINDS["onlstm"].make(eos_token_id=0)
     write_models(tmp_path / "site", [("a/best", model, tokenizer), ("b/best", model, tokenizer)], precision="float32")
     assert read_json(tmp_path / "site/site.json")["models"] == ["best", "best-2"]
 
 
-def test_a_page_that_is_shown_here_is_not_kept_by_the_browser(tmp_path, checkpoint):
+def test_the_demo_page_is_not_cached(tmp_path, checkpoint):
     write_page(tmp_path / "site", [str(checkpoint)], precision="float32", offline=False)
     assert "files" not in read_json(tmp_path / "site/site.json")
 
@@ -117,13 +117,13 @@ def test_a_page_that_is_shown_here_is_not_kept_by_the_browser(tmp_path, checkpoi
     "checkpoints, folder, message",
     [([], "new", "at least one"), (["absent"], "new", "no checkpoint folder"), (["x"], "no/new", "does not exist")],
 )
-def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path, checkpoints, folder, message):
+def test_invalid_arguments_leave_no_files(tmp_path, checkpoints, folder, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         write_page(tmp_path / folder, checkpoints)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tokenizer_that_the_page_cannot_run_is_named(tmp_path, tokenizer):
+def test_an_unsupported_tokenizer_is_refused(tmp_path, tokenizer):
     model = KINDS["onlstm"].make(eos_token_id=0)
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel()
@@ -139,7 +139,7 @@ def test_a_tokenizer_that_the_page_cannot_run_is_named(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("precision", ["int8", "float32"])
 @pytest.mark.parametrize("eos_token_id", [None, [0, 1]])
-def test_a_model_without_one_end_of_sentences_is_refused(tmp_path, tokenizer, eos_token_id, precision):
+def test_a_model_without_a_single_eos_token_is_refused(tmp_path, tokenizer, eos_token_id, precision):
     model = KINDS["onlstm"].make(eos_token_id=eos_token_id)
     with pytest.raises(ValueError, match="one <eos>, and the model's eos_token_id is"):
         write_models(tmp_path / "site", [("x", model, tokenizer)], precision=precision)
@@ -147,7 +147,7 @@ def test_a_model_without_one_end_of_sentences_is_refused(tmp_path, tokenizer, eo
 
 
 @pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "onlstm-ptb-small", "prpn-es-small"])
-def test_what_is_told_of_a_model_is_on_its_card(project_root, name):
+def test_texts_about_a_model_come_from_its_card(project_root, name):
     folder = project_root / "model_cards" / name
     card = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", (folder / "README.md").read_text()).split())
     kind = "prpn" if name.startswith("prpn") else "onlstm"
@@ -160,7 +160,7 @@ def test_what_is_told_of_a_model_is_on_its_card(project_root, name):
     assert is_distilled == (name in ("onlstm-english", "onlstm-ptb-small-distilled"))
 
 
-def test_of_a_model_without_a_card_nothing_is_claimed(checkpoint):
+def test_a_model_without_a_card_has_no_claims(checkpoint):
     about = about_model(KINDS["rnn"].make(), str(checkpoint))
     assert "no card" in about["trained"][0] and len(about["trained"]) == 1
     assert about["language"] is None and about["layers"] == about["scores"] == []
@@ -170,17 +170,17 @@ def test_of_a_model_without_a_card_nothing_is_claimed(checkpoint):
     "metadata, language",
     [
         ("language: [zh-Hant-TW, en]", "zh-Hant-TW"),
-        ("language: multilingual", None),  # for which browsers throw an error
+        ("language: multilingual", None),  # an error in browsers
         ("language: [no]", None),  # YAML reads "false"
         ("language: [", None),
     ],
 )
-def test_a_card_tells_a_language_only_by_a_code(tmp_path, metadata, language):
+def test_only_language_codes_of_a_card_are_used(tmp_path, metadata, language):
     (tmp_path / "README.md").write_text(f"---\n{metadata}\n---\n# A model\n")
     assert about_model(KINDS["rnn"].make(), str(tmp_path))["language"] == language
 
 
-def test_the_server_of_this_machine_gives_files_of_the_folder_only(site):
+def test_the_local_server_only_serves_files_of_the_folder(site):
     with build_server(site, port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_port}"
@@ -197,7 +197,7 @@ def test_the_server_of_this_machine_gives_files_of_the_folder_only(site):
         server.shutdown()
 
 
-def test_the_commands_write_and_show_the_page(tmp_path, checkpoint, monkeypatch, capsys):
+def test_the_commands_write_and_serve_the_page(tmp_path, checkpoint, monkeypatch, capsys):
     folder = tmp_path / "site"
     assert command_line.main(["page", str(folder), str(checkpoint)]) == 0
     assert str(folder) in capsys.readouterr().out and (folder / "index.html").is_file()

@@ -1,4 +1,4 @@
-"""Tokenizers as the page's script runs them, against the library."""
+"""Tokenizers of the page's script, compared with the library."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ PIECES = (
 
 
 def random_texts(number, seed=0):
-    """Texts of pieces that tokenizers treat specially, joined with and without spaces."""
+    """Generates texts from pieces that tokenizers treat specially, joined with and without spaces."""
     generator = random.Random(seed)
     for _ in range(number):
         pieces = generator.choices(PIECES, k=generator.randrange(1, 12))
@@ -63,7 +63,7 @@ def assert_same_readings(tokenizer, texts):
         assert reading["ids"] == ids, text
         assert reading["wordOfToken"] == word_of_token, text
         assert reading["words"] == words, text
-        # JavaScript counts UTF-16 units, Python characters.
+        # JavaScript counts UTF-16 units, Python counts characters.
         units = [[utf16(text, start), utf16(text, end)] for start, end in places]
         assert reading["places"] == units, text
         unknown = {word for word, token in zip(word_of_token, ids, strict=True) if token == tokenizer.unk_token_id}
@@ -75,13 +75,13 @@ def utf16(text, index):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_word_tokenizers_read_alike(options):
+def test_word_tokenizers_match_the_library(options):
     tokenizer = build_word_tokenizer(TEXT[:4], **options)
     assert_same_readings(tokenizer, [*TEXT, *random_texts(400)])
 
 
 @pytest.mark.parametrize("parts", ["bpe", "characters"])
-def test_subword_tokenizers_read_alike(parts):
+def test_subword_tokenizers_match_the_library(parts):
     source = [*TEXT[:4], *random_texts(300, seed=1)]
     tokenizer = build_subword_tokenizer(
         source, parts=parts, vocab_size=150, min_count=1, lowercase=True, digits_to_n=True
@@ -99,7 +99,7 @@ def test_an_unknown_character_is_not_the_word_null():
         assert reading["ids"] == encode_sentence(tokenizer, text)[1], text
 
 
-def test_words_of_thousands_of_characters_do_not_stop_the_page():
+def test_very_long_words_are_tokenized_quickly():
     tokenizer = build_subword_tokenizer(["ab abab abababab"] * 9, vocab_size=60, min_count=1)
     texts = ["ab" * 9000, "a b " * 4000]
     start = time.monotonic()
@@ -110,7 +110,7 @@ def test_words_of_thousands_of_characters_do_not_stop_the_page():
 
 
 @pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "prpn-es-small", "prpn-zh-small"])
-def test_released_tokenizers_read_alike(project_root, name):
+def test_released_tokenizers_match_the_library(project_root, name):
     tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards" / name)
     if json.loads(tokenizer.backend_tokenizer.to_str())["model"]["type"] == "WordLevel":
         assert_same_readings(tokenizer, [*TEXT, *TYPED, *random_texts(1500)])
@@ -122,14 +122,14 @@ def test_released_tokenizers_read_alike(project_root, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled"])
-def test_thousands_of_sentences_of_ordinary_english_are_read_alike(project_root, shared_dir, name):
+def test_thousands_of_english_sentences_match_the_library(project_root, shared_dir, name):
     lines = (shared_dir / "data/english/valid.txt").read_text(encoding="utf-8").splitlines()[:3000]
     with gzip.open(shared_dir / "data/english/news.txt.gz", "rt", encoding="utf-8") as file:
         lines += [line.rstrip("\n") for line in islice(file, 2000)]
     assert_same_readings(AutoTokenizer.from_pretrained(project_root / "model_cards" / name), lines)
 
 
-def test_components_that_the_script_does_not_know_are_named():
+def test_unsupported_components_are_named():
     problem = run_script(
         """try { new tokenizer.Tokenizer(data); } catch (error) { return error.message; }""",
         {"normalizer": {"type": "BertNormalizer"}, "model": {"type": "WordLevel", "vocab": {}}, "added_tokens": []},

@@ -1,4 +1,4 @@
-"""The page's trees, scores, exports and tables, against those of the package."""
+"""Trees, scores, exports and tables of the page, compared with the package."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ WORDS = [f"w{index}" for index in range(40)]
 
 
 def random_distances(generator):
-    """Distances of sentences, with ties in some of them."""
+    """Generates distances of sentences, some with ties."""
     for _ in range(400):
         length = generator.randrange(0, 24)
         values = [generator.random() for _ in range(length)]
@@ -25,12 +25,12 @@ def random_distances(generator):
 
 
 def random_tree(generator, length):
-    """A tree of that many words, usually not binary."""
+    """Generates a tree with this number of words, usually not binary."""
     spans = uniform_random_tree(WORDS[:length], generator).spans()
     return InducedTree.from_spans(WORDS[:length], [span for span in spans if generator.random() < 0.7])
 
 
-def test_trees_from_random_distances_are_those_of_the_package():
+def test_trees_from_random_distances_match_the_package():
     distances = list(random_distances(random.Random(0)))
     spans = run_script(
         """return data.map(([values, rule]) =>
@@ -44,7 +44,7 @@ def test_trees_from_random_distances_are_those_of_the_package():
     assert [[tuple(span) for span in tree] for tree in spans] == expected
 
 
-def test_the_splits_of_a_tree_make_its_constituents_each_once_the_largest_distance_first():
+def test_splits_create_each_constituent_once_in_descending_order():
     cases = [(values, rule) for values in random_distances(random.Random(1)) for rule in RULES]
     splits = run_script(
         """return data.map(([values, rule]) => {
@@ -79,7 +79,7 @@ def test_ten_thousand_words_do_not_overflow_a_stack():
     assert [count for count, _ in number] == [9999] * 3 and all(found for _, found in number)
 
 
-def test_scores_of_random_trees_are_those_of_the_package():
+def test_scores_of_random_trees_match_the_package():
     generator = random.Random(2)
     pairs = [[random_tree(generator, length) for _ in range(2)] for length in range(1, 30) for _ in range(8)]
     scores = run_script(
@@ -95,7 +95,7 @@ def test_scores_of_random_trees_are_those_of_the_package():
         assert found["recall"] == pytest.approx(expected.sentence_recall, abs=1e-12)
 
 
-def test_baselines_are_those_of_the_package():
+def test_baselines_match_the_package():
     found = run_script(
         "return data.map((words) => [spans.rightBranching(words).spans, spans.leftBranching(words).spans])",
         [WORDS[:length] for length in range(8)],
@@ -106,7 +106,7 @@ def test_baselines_are_those_of_the_package():
         assert [tuple(span) for span in left] == left_branching_tree(WORDS[:length]).spans()
 
 
-def test_brackets_are_those_of_the_package():
+def test_brackets_match_the_package():
     generator = random.Random(4)
     trees = [random_tree(generator, length) for length in range(9) for _ in range(60)]
     found = run_script(
@@ -126,7 +126,7 @@ def as_json(tree):
     return {"words": list(tree.words), "spans": tree.spans()}
 
 
-def test_trees_in_the_forms_of_other_programs():
+def test_trees_in_formats_of_other_programs():
     tree = InducedTree.from_nested(["the", [["old", "cat"], "sat"]])
     square, qtree, forest = run_script(
         "return [exports.toSquareBrackets(data), exports.toQtree(data), exports.toForest(data)]",
@@ -138,7 +138,7 @@ def test_trees_in_the_forms_of_other_programs():
     assert forest.splitlines()[1] == "[[{the}] [[[{old}] [{cat}]] [{sat}]]]"
 
 
-def test_what_means_something_to_latex_is_escaped():
+def test_special_characters_of_latex_are_escaped():
     tree = InducedTree.from_spans(["$5", "50%", "a_b^c", "{x}\\y", "#&~", "]["], [])
     qtree, square = run_script(
         "return [exports.toQtree(data), exports.toSquareBrackets(data)]", as_json(tree), exports="trees/exports.js"
@@ -147,7 +147,7 @@ def test_what_means_something_to_latex_is_escaped():
     assert "-RSB--LSB-" in square
 
 
-def test_tables_are_quoted_as_python_does_it_and_have_no_formulas():
+def test_tables_are_quoted_like_python_csv_and_have_no_formulas():
     rows = [["word", "x"], ['say "no"', "a\tb"], ["=1+1", "+2"], ["-3", "@x"], ["line\nbreak", ""], ["plain", "it's"]]
     text = run_script("return exports.toTsv(data)", rows, exports="trees/exports.js")
     cells = list(csv.reader(io.StringIO(text, newline=""), dialect="excel-tab"))
@@ -167,11 +167,11 @@ def test_tables_are_quoted_as_python_does_it_and_have_no_formulas():
         ("cat " * 80, "-".join(["cat"] * 15)),
     ],
 )
-def test_files_are_named_after_the_sentence_in_letters_digits_and_hyphens(title, stem):
+def test_file_names_have_only_letters_digits_and_hyphens(title, stem):
     assert run_script("return exports.fileStem(data)", title, exports="trees/exports.js") == stem
 
 
-def test_words_of_two_sentences_stand_side_by_side_in_order():
+def test_words_of_two_sentences_are_aligned_in_order():
     generator = random.Random(3)
     pairs = [[generator.choices("abcd", k=generator.randrange(8)) for _ in range(2)] for _ in range(300)]
     columns = run_script("return data.map(([a, b]) => alignment.align(a, b))", pairs, alignment="trees/alignment.js")

@@ -1,4 +1,4 @@
-"""The weights that the page loads: how they are rounded and written."""
+"""Rounding and writing of the page's weights."""
 
 import gzip
 import itertools
@@ -31,7 +31,7 @@ def test_rows_of_zeros_stay_zeros():
     assert not integers.any() and scales.isfinite().all()
 
 
-def test_with_the_inputs_known_the_outputs_change_less_than_by_rounding_to_the_nearest():
+def test_gptq_changes_outputs_less_than_plain_rounding():
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(2000, 8, generator=generator) @ torch.randn(8, 64, generator=generator)
     inputs += 0.05 * torch.randn(2000, 64, generator=generator)
@@ -44,7 +44,7 @@ def test_with_the_inputs_known_the_outputs_change_less_than_by_rounding_to_the_n
     assert error(inputs.T @ inputs / len(inputs)) < error(None) / 4
 
 
-def test_bits_go_where_the_sum_of_the_errors_is_least():
+def test_bits_are_allocated_with_the_smallest_total_error():
     sensitivities = {"a": torch.tensor([1.0, 5.0, 40.0]).double(), "b": torch.tensor([0.0, 3.0]).double()}
     limits = choose_limits(sensitivities, coarseness=4)
     assert limits["b"][0] == COARSEST and all((limit <= FINEST).all() for limit in limits.values())
@@ -56,7 +56,7 @@ def test_bits_go_where_the_sum_of_the_errors_is_least():
 
     movable = [row for row in range(len(chosen)) if chosen[row] > COARSEST]
     assert len(movable) > 2
-    for giver, taker in itertools.permutations(movable, 2):  # the bits of both rows stay the same in sum
+    for giver, taker in itertools.permutations(movable, 2):  # the total number of bits stays the same
         other = chosen.clone()
         other[giver] /= 1.1
         other[taker] *= 1.1
@@ -66,7 +66,7 @@ def test_bits_go_where_the_sum_of_the_errors_is_least():
 
 
 @pytest.mark.parametrize("name", ["onlstm", "prpn", "lstm"])
-def test_the_measurements_fit_the_matrices_and_the_random_numbers_of_others_stay_as_they_were(name):
+def test_calibration_fits_the_matrices_and_restores_the_random_state(name):
     model = KINDS[name].make(eos_token_id=0)
     matrices = {name: tensor for name, tensor in page_tensors(model).items() if tensor.dim() > 1}
     torch.manual_seed(7)
@@ -84,7 +84,7 @@ def test_the_measurements_fit_the_matrices_and_the_random_numbers_of_others_stay
     assert any(rows.any() for rows in sensitivities.values()) == (name != "lstm")
 
 
-def test_the_sensitivities_tell_which_rows_change_the_distances_most():
+def test_sensitivities_show_which_rows_change_the_distances_most():
     model = KINDS["onlstm"].make(eos_token_id=0, num_hidden_layers=3, parse_layer=1)
     _, sensitivities = calibrate(model)
     assert not sensitivities["layers.2.input_projection.weight"].any()
@@ -112,7 +112,7 @@ def test_the_sensitivities_tell_which_rows_change_the_distances_most():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_is_written_is_read_back(tmp_path, name):
+def test_written_weights_are_read_back(tmp_path, name):
     model = KINDS[name].make(eos_token_id=0)
     descriptions = write_weights(model, tmp_path / "weights.bin")
     content = gzip.decompress((tmp_path / "weights.bin").read_bytes())
@@ -135,7 +135,7 @@ def test_what_is_written_is_read_back(tmp_path, name):
     assert offset == len(content)
 
 
-def test_sensitive_rows_have_finer_steps_while_there_is_room(tmp_path, monkeypatch):
+def test_sensitive_rows_have_finer_steps_within_the_target_size(tmp_path, monkeypatch):
     model = KINDS["onlstm"].make(eos_token_id=0, hidden_size=64, embedding_size=64)
 
     def write(least, most):
@@ -147,12 +147,12 @@ def test_sensitive_rows_have_finer_steps_while_there_is_room(tmp_path, monkeypat
     num_weights = sum(tensor.numel() for tensor in page_tensors(model).values() if tensor.dim() > 1)
     coarsest, finest = write(0, 0), write(9, 9)
     for bytes_per_weight in (1.3, 1.5):
-        size = write(0, bytes_per_weight)  # which is less than the aim for all models
+        size = write(0, bytes_per_weight)  # smaller than the target size for all models
         assert (
             coarsest < 0.97 * bytes_per_weight * num_weights < size <= 1.005 * bytes_per_weight * num_weights < finest
         )
     monkeypatch.setattr(f"{WEIGHTS}.MAX_BYTES", 0)
-    assert write(1.3, 2) <= 1.005 * 1.3 * num_weights < write(1.4, 2)  # a large model is more than the aim
+    assert write(1.3, 2) <= 1.005 * 1.3 * num_weights < write(1.4, 2)  # a large model
     assert MAX_BYTES < 9_000_000
 
 
@@ -160,7 +160,7 @@ def test_sensitive_rows_have_finer_steps_while_there_is_room(tmp_path, monkeypat
     "options, message",
     [({"num_softmaxes": 2}, "one softmax"), ({}, "precision must be one of int8, float32, not 'x'")],
 )
-def test_what_the_page_cannot_compute_is_refused(tmp_path, options, message):
+def test_unsupported_models_are_refused(tmp_path, options, message):
     model = KINDS["onlstm"].make(eos_token_id=0, **options)
     with pytest.raises(ValueError, match=message):
         write_weights(model, tmp_path / "weights.bin", "int8" if options else "x")

@@ -8,9 +8,9 @@ from onlstm_hf.utils.checkpoints import quiet_transformers
 
 @pytest.fixture
 def written(monkeypatch):
-    """Records of the root logger's handlers, and what those of Transformers would write to the terminal."""
+    """Messages that the root logger and the Transformers logger would write to the terminal."""
     records = []
-    # As in a new process, whatever other tests have done to these settings.
+    # Resets settings that other tests may have changed.
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", False)
     monkeypatch.setattr(logging.getLogger("transformers"), "level", logging.WARNING)
     monkeypatch.setattr(logging.getLogger("transformers.modeling_utils"), "disabled", False)
@@ -26,12 +26,12 @@ def written(monkeypatch):
 
 
 def settings():
-    """The process's settings that decide what Transformers and the client of the Hub write."""
+    """Returns the settings for terminal output of Transformers and the Hub client."""
     levels = [logging.getLogger(name).level for name in ("transformers", "huggingface_hub")]
     return (*levels, is_progress_bar_enabled(), logging.root.manager.disable)
 
 
-def test_warnings_of_transformers_are_kept_back_and_those_of_others_are_not(written):
+def test_only_warnings_of_transformers_are_suppressed(written):
     inside, other = logging.getLogger("transformers.modeling_utils"), logging.getLogger("a_program")
     before = settings()
     with quiet_transformers():
@@ -44,7 +44,7 @@ def test_warnings_of_transformers_are_kept_back_and_those_of_others_are_not(writ
     assert settings() == before
 
 
-def test_an_error_in_the_block_ends_it():
+def test_settings_are_restored_after_an_error():
     before = settings()
     with pytest.raises(OSError), quiet_transformers():
         raise OSError

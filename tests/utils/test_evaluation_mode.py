@@ -1,4 +1,4 @@
-"""Evaluation mode for a while."""
+"""Temporary evaluation mode."""
 
 import pytest
 import torch
@@ -12,9 +12,9 @@ def modes(model: nn.Module) -> list[bool]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_each_module_has_the_mode_afterwards_that_it_had_before(fails):
+def test_the_mode_of_each_module_is_restored(fails):
     model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout()))
-    model[1][0].eval()  # as where it is frozen in finetuning
+    model[1][0].eval()  # like a frozen module in finetuning
     before = modes(model)
     try:
         with evaluation_mode(model):
@@ -26,7 +26,7 @@ def test_each_module_has_the_mode_afterwards_that_it_had_before(fails):
     assert modes(model) == before
 
 
-def test_a_compiled_model_has_its_mode_again():
+def test_the_mode_of_a_compiled_model_is_restored():
     model = torch.compile(nn.Sequential(nn.Dropout(), nn.Linear(2, 2)), backend="eager")
     with evaluation_mode(model):
         assert not any(modes(model))
@@ -34,7 +34,7 @@ def test_a_compiled_model_has_its_mode_again():
 
 
 @pytest.mark.parametrize("gradients", [False, True])
-def test_operations_are_recorded_on_request(gradients):
+def test_gradients_are_recorded_on_request(gradients):
     model = nn.Linear(2, 2)
     with torch.no_grad(), evaluation_mode(model, gradients):
         output = model(torch.ones(1, 2))

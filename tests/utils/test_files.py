@@ -11,7 +11,7 @@ class Killed(BaseException):
     pass
 
 
-def test_an_interrupted_file_stays_as_it_was_and_leaves_nothing_behind(tmp_path):
+def test_an_interrupted_write_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "text.txt"
     with written_file(path) as file:
         file.write("old\n")
@@ -22,7 +22,7 @@ def test_an_interrupted_file_stays_as_it_was_and_leaves_nothing_behind(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
+def test_a_write_error_names_the_file(tmp_path):
     with (
         pytest.raises(OSError, match="No space left on device: '.*results.json'"),
         written_file(tmp_path / "results.json"),
@@ -31,7 +31,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         full.write("text")
 
 
-def test_bytes_and_json_are_written_whole(tmp_path):
+def test_bytes_and_json_are_written(tmp_path):
     with written_file(tmp_path / "bytes", binary=True) as file:
         file.write(b"\x00\xff")
     assert (tmp_path / "bytes").read_bytes() == b"\x00\xff"
@@ -39,7 +39,7 @@ def test_bytes_and_json_are_written_whole(tmp_path):
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == {"F1": 0.5, "word": "é"}
 
 
-def test_an_interrupted_folder_never_gets_its_name(tmp_path):
+def test_an_interrupted_folder_is_not_renamed(tmp_path):
     with pytest.raises(Killed), written_folder(tmp_path / "figures") as folder:
         (folder / "1.svg").write_text("<svg/>")
         raise Killed
@@ -49,8 +49,8 @@ def test_an_interrupted_folder_never_gets_its_name(tmp_path):
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["1.svg"]
 
 
-def test_what_a_killed_process_of_the_same_number_left_is_in_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # the end of a process that is killed
+def test_leftovers_of_a_killed_process_with_the_same_pid_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # like a process that is killed
     with pytest.raises(Killed), written_folder(tmp_path / "figures") as folder:
         (folder / "old.svg").write_text("<svg/>")
         raise Killed
@@ -62,7 +62,7 @@ def test_what_a_killed_process_of_the_same_number_left_is_in_no_folder(tmp_path,
 
 
 @given(st.lists(st.text(alphabet="a \r\v\f\x1c\x85\u2028\u2029"), max_size=5))
-def test_text_and_files_have_the_same_lines_which_end_at_line_feeds_alone(tmp_path_factory, lines):
+def test_lines_of_texts_and_files_end_only_at_line_feeds(tmp_path_factory, lines):
     text = "\ufeff" + "".join(f"{line.rstrip(chr(13))}\r\n" for line in ["the cat", *lines])
     expected = ["the cat", *(line.rstrip("\r") for line in lines)]
     assert split_lines(text) == expected
@@ -71,13 +71,13 @@ def test_text_and_files_have_the_same_lines_which_end_at_line_feeds_alone(tmp_pa
     assert list(read_text_file(path)) == expected
 
 
-def test_lines_come_without_their_ends_and_the_byte_order_mark(tmp_path):
+def test_line_ends_and_the_byte_order_mark_are_removed(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe cat\r\n\nsleeps")
     assert list(read_text_file(path)) == ["the cat", "", "sleeps"]
 
 
-def test_unreadable_text_is_named_with_its_place(tmp_path):
+def test_errors_name_the_unreadable_text_and_line(tmp_path):
     with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 2"):
         list(read_lines([b"the cat\n", b"caf\xe9\n"], "the letter"))
     with pytest.raises(

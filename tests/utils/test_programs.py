@@ -15,7 +15,7 @@ from onlstm_hf.utils.programs import add_code_option, positive_integer, run_prog
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_errors_of_the_user_are_one_line_and_an_exit_code(capsys, error, code, message):
+def test_user_errors_give_one_line_and_an_exit_code(capsys, error, code, message):
     def work():
         raise error
 
@@ -23,13 +23,13 @@ def test_errors_of_the_user_are_one_line_and_an_exit_code(capsys, error, code, m
     assert capsys.readouterr().err == message
 
 
-def test_a_closed_standard_output_is_an_error_and_not_a_lost_result(capsys, monkeypatch):
+def test_a_closed_standard_output_is_an_error(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert run_program("score.py", lambda: pytest.fail("it ran")) == 1
     assert "standard output is closed" in capsys.readouterr().err
 
 
-def test_messages_do_not_go_to_standard_output_where_standard_error_is_closed(capsys, monkeypatch):
+def test_messages_do_not_go_to_standard_output_if_standard_error_is_closed(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     assert run_program("score.py", lambda: print("a message", file=sys.stderr)) == 0
     sys.stderr.close()
@@ -37,13 +37,13 @@ def test_messages_do_not_go_to_standard_output_where_standard_error_is_closed(ca
 
 
 @pytest.mark.parametrize("text", ["0", "100000", str(2**64), "two"])
-def test_numbers_of_threads_that_no_system_gives_are_refused(text):
+def test_invalid_numbers_of_threads_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="from 1 to 1024"):
         thread_count(text)
     assert thread_count("1024") == 1024
 
 
-def test_errors_of_the_program_are_raised():
+def test_programming_errors_are_raised():
     def work():
         raise KeyError("a mistake in the code")
 
@@ -57,7 +57,7 @@ def test_a_program_that_succeeds_exits_with_0(capsys):
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2.5", "two", ""])
-def test_other_than_positive_integers_are_refused(text, capsys):
+def test_only_positive_integers_are_accepted(text, capsys):
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", type=positive_integer)
     assert parser.parse_args(["--size", "12"]).size == 12
@@ -66,7 +66,7 @@ def test_other_than_positive_integers_are_refused(text, capsys):
     assert f"must be a whole number of at least 1, not {text}" in capsys.readouterr().err
 
 
-def test_code_of_checkpoints_is_not_trusted_unless_asked_for():
+def test_remote_code_is_not_trusted_by_default():
     parser = argparse.ArgumentParser()
     add_code_option(parser)
     assert parser.parse_args([]).trust_remote_code is False

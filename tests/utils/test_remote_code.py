@@ -1,4 +1,4 @@
-"""Code that travels with a checkpoint: which files, what they may import, and how they work beside the package."""
+"""Code that is saved with a checkpoint: its files, their imports, and its use with and without the package."""
 
 import ast
 import json
@@ -40,7 +40,7 @@ SENTENCES = [
 PROMPT = [3, 4, 5, 6]
 MAX_FILES, MAX_LINES = 7, 2000
 
-# In a copy of the code: what is fed to the recurrence is doubled.
+# Added to a copy of the code: doubles the inputs of the recurrence.
 DOUBLED_INPUTS = """
 
 _unchanged = ONLSTMLayer.run_fast
@@ -108,7 +108,7 @@ print(json.dumps(reports))
 
 
 def imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """The imports of a file, those inside of functions too, and whether it can do without them (in `try`)."""
+    """Returns the imports of a file, including those in functions, and whether each is optional (in `try`)."""
     waiting = [(ast.parse(path.read_text(encoding="utf-8")), False)]
     while waiting:
         node, is_optional = waiting.pop()
@@ -118,7 +118,7 @@ def imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
 
 
 def closure(*paths: Path) -> set[Path]:
-    """Files of the package and all that they import of it."""
+    """Returns files of the package with all files that they import from it."""
     found, waiting = set(), list(paths)
     while waiting:
         path = waiting.pop()
@@ -155,7 +155,7 @@ def checkpoint(model, tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.name)
-def test_few_files_travel_and_all_of_one_folder(path):
+def test_a_checkpoint_carries_few_files_of_one_folder(path):
     configuration = path.with_name(path.name.replace("modeling", "configuration"))
     travelling = closure(path, configuration)
     assert {file.parent for file in travelling} == {PACKAGE / "models"}
@@ -175,7 +175,7 @@ def test_the_guide_to_the_code_counts_these_files_and_lines():
 
 
 @pytest.mark.parametrize("path", sorted(closure(*MODELS)), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_travelling_files_import_only_pytorch_transformers_and_one_another(path):
+def test_carried_files_import_only_pytorch_transformers_and_each_other(path):
     for node, is_optional in imports(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             imported = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
@@ -196,8 +196,8 @@ def test_a_file_that_needs_one_from_outside_its_folder_is_refused(tmp_path, monk
         model_code(module.Tiny)
 
 
-def test_the_parse_that_travels_gives_the_trees_of_the_package(project_root):
-    """Compares the released checkpoints on texts as people write them, with both rules."""
+def test_the_carried_parse_gives_the_trees_of_the_package(project_root):
+    """Compares the released checkpoints on ordinary texts, with both rules."""
     for name in ("onlstm-ptb-small-distilled", "prpn-es-small"):
         checkpoint = project_root / "model_cards" / name
         model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
@@ -210,7 +210,7 @@ def test_the_parse_that_travels_gives_the_trees_of_the_package(project_root):
                 assert ours.distances == pytest.approx(theirs.distances, abs=1e-6)
 
 
-def test_the_parse_that_travels_reads_white_space_alone_with_any_tokenizer():
+def test_the_carried_parse_of_white_space_has_no_words_with_any_tokenizer():
     backend = tokenizers.Tokenizer(tokenizers.models.WordPiece({"[UNK]": 0, "</s>": 1, " ": 2}, unk_token="[UNK]"))
     backend.model.continuing_subword_prefix = ""
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", eos_token="</s>")
@@ -219,7 +219,7 @@ def test_the_parse_that_travels_reads_white_space_alone_with_any_tokenizer():
     assert travelling.ParsingMixin.parse(model, " ", tokenizer).words == ()
 
 
-def test_the_parse_that_travels_restores_the_mode_of_every_module_after_an_error_too():
+def test_the_carried_parse_restores_the_mode_of_every_module_after_an_error():
     tokenizer = build_word_tokenizer([SENTENCE])
     kind = MODEL_TYPES["onlstm"]
     model = kind.make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id).train()
@@ -270,13 +270,13 @@ def test_saving_changes_nothing_about_the_model(kind, model, checkpoint, tmp_pat
     assert not {"auto_map", "custom_pipelines"} & json.loads((tmp_path / "config.json").read_text()).keys()
 
 
-def test_weights_given_as_in_transformers_are_saved(kind, model, tmp_path):
+def test_a_given_state_dict_is_saved(kind, model, tmp_path):
     zeros = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
     model.save_pretrained(tmp_path, True, zeros)
     assert not any(checksums(kind.causal_class.from_pretrained(tmp_path)))
 
 
-def test_a_process_that_is_not_the_main_one_writes_no_code(model, tmp_path):
+def test_only_the_main_process_writes_code(model, tmp_path):
     model.save_pretrained(tmp_path, is_main_process=False)
     assert not list(tmp_path.glob("*.py"))
 
@@ -301,7 +301,7 @@ def test_a_class_of_a_notebook_is_saved_without_code_and_with_a_warning(tmp_path
     assert "does not carry the code of InNotebook, which is defined in __main__" in caplog.text
 
 
-def test_a_model_in_a_file_of_the_users_own_carries_that_and_its_configuration(tmp_path, monkeypatch):
+def test_a_model_in_a_user_file_carries_that_file_and_its_configuration(tmp_path, monkeypatch):
     (tmp_path / "my_lstm.py").write_text(
         "from onlstm_hf import ONLSTMForCausalLM\n\n\nclass MyLSTM(ONLSTMForCausalLM):\n    pass\n"
     )
@@ -322,7 +322,7 @@ def test_a_model_in_a_file_of_the_users_own_carries_that_and_its_configuration(t
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}, {"trust_remote_code": False}], ids=str)
-def test_with_the_package_its_own_code_is_used_without_a_question(kind, checkpoint, options, monkeypatch, capsys):
+def test_the_installed_package_takes_precedence_over_carried_code(kind, checkpoint, options, monkeypatch, capsys):
     def ask(prompt):
         raise AssertionError(f"asked {prompt}")
 
@@ -341,8 +341,8 @@ def test_with_the_package_its_own_code_is_used_without_a_question(kind, checkpoi
     assert capsys.readouterr() == ("", "")
 
 
-def test_installed_and_carried_code_work_beside_each_other(tmp_path):
-    """Shown with the ON-LSTM. Carried code uses the operators of the installed package."""
+def test_installed_and_carried_code_work_in_one_process(tmp_path):
+    """Uses an ON-LSTM, whose carried code uses the operators of the installed package."""
     checkpoint = tmp_path / "on-lstm.tiny"
     MODEL_TYPES["onlstm"].make(vocab_size=11).save_pretrained(checkpoint)
     changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
@@ -358,7 +358,7 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     assert report["changed"] != pytest.approx(first, rel=1e-2)
 
 
-def test_a_model_trains_with_dropout_where_the_package_is_absent(tmp_path):
+def test_a_model_trains_with_dropout_without_the_package(tmp_path):
     for name, kind in MODEL_TYPES.items():
         kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, num_softmaxes=2).save_pretrained(tmp_path / name)
     places = {"modules": tmp_path / "modules", "folder": tmp_path}

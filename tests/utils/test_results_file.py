@@ -14,7 +14,7 @@ def places(tmp_path, monkeypatch):
     return checkout, shared
 
 
-def test_paths_are_written_as_any_checkout_has_them(places):
+def test_paths_become_independent_of_the_machine(places):
     checkout, shared = places
     content = {
         f"{shared}/data/ptb/test.txt": [f"{checkout}/runs/a", "model", 3, None, {"note": f"in {shared}/b, not /c"}],
@@ -26,7 +26,7 @@ def test_paths_are_written_as_any_checkout_has_them(places):
     }
 
 
-def test_other_paths_stay_as_they_are(places, monkeypatch):
+def test_other_paths_stay_unchanged(places, monkeypatch):
     checkout, shared = places
     for path in (f"{checkout}2/a", f"/mnt{shared}/a", "/elsewhere/a", "../shared/a", str(shared)):
         assert portable(path) == path
@@ -36,7 +36,7 @@ def test_other_paths_stay_as_they_are(places, monkeypatch):
     assert portable("/a") == "/a"
 
 
-def test_a_results_file_tells_how_to_have_the_results_again(places):
+def test_a_results_file_records_how_to_reproduce_it(places):
     checkout, shared = places
     arguments = ["a model", "--files", f"{shared}/test.txt"]
     written = write_results("results.json", {"task": "any", "scores": (1, 2)}, "eval/x.py", arguments)

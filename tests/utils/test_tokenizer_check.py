@@ -1,4 +1,4 @@
-"""Tokenizers that do not belong to a model, and those that do."""
+"""Warnings for tokenizers that do not belong to a model."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ def tokenizer():
 
 @pytest.fixture
 def other_tokenizer():
-    """A smaller one, whose ids are all in the vocabulary of the model."""
+    """A smaller tokenizer, whose ids are all in the vocabulary of the model."""
     return build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", "sat", "the", "old"])
 
 
@@ -39,14 +39,14 @@ def make_model(tokenizer):
 
 @pytest.fixture
 def warnings(caplog):
-    """Returns the warnings of this module in this test."""
+    """Warnings of the checked module during a test."""
     logging.Logger.warning_once.cache_clear()
     caplog.set_level("WARNING", "onlstm_hf.utils.tokenizer_check")
     return caplog
 
 
 @pytest.mark.parametrize("model_type", list(MODEL_TYPES))
-def test_another_models_tokenizer_is_named_once_and_the_models_own_never(
+def test_a_foreign_tokenizer_gives_one_warning_and_the_right_one_none(
     make_model, model_type, tokenizer, other_tokenizer, warnings
 ):
     model = make_model(model_type, tokenizer_fingerprint=tokenizer_fingerprint(tokenizer))
@@ -67,12 +67,12 @@ def test_another_models_tokenizer_is_named_once_and_the_models_own_never(
     )
 
 
-def test_without_a_fingerprint_nothing_is_said(make_model, other_tokenizer, warnings):
+def test_without_a_fingerprint_there_is_no_warning(make_model, other_tokenizer, warnings):
     make_model().parse(SENTENCE, other_tokenizer)
     assert warnings.messages == []
 
 
-def test_added_tokens_and_resized_embeddings_are_no_difference(make_model, tokenizer, other_tokenizer, warnings):
+def test_added_tokens_and_resized_embeddings_are_accepted(make_model, tokenizer, other_tokenizer, warnings):
     model = make_model(tokenizer_fingerprint=tokenizer_fingerprint(tokenizer))
     tokenizer.add_tokens(["mat"])
     model.resize_token_embeddings(16, mean_resizing=False)
@@ -82,7 +82,7 @@ def test_added_tokens_and_resized_embeddings_are_no_difference(make_model, token
     check_tokenizer(tokenizer, model.config)
     assert warnings.messages == []
     check_tokenizer(build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS]), model.config)
-    assert len(warnings.messages) == 1  # the one that has not the added token
+    assert len(warnings.messages) == 1  # from the tokenizer without the added token
 
 
 def test_a_larger_tokenizer_is_refused(make_model, tokenizer):
@@ -92,7 +92,7 @@ def test_a_larger_tokenizer_is_refused(make_model, tokenizer):
         check_tokenizer(tokenizer, config)
 
 
-def test_the_fingerprint_is_of_tokens_and_ids_and_stays_the_same(tokenizer, tmp_path):
+def test_the_fingerprint_depends_on_tokens_and_ids_and_is_stable(tokenizer, tmp_path):
     assert tokenizer_fingerprint(tokenizer) == "7:140c7b63c2afdb14"
     tokenizer.save_pretrained(tmp_path)
     assert tokenizer_fingerprint(AutoTokenizer.from_pretrained(tmp_path)) == tokenizer_fingerprint(tokenizer)
@@ -100,7 +100,7 @@ def test_the_fingerprint_is_of_tokens_and_ids_and_stays_the_same(tokenizer, tmp_
     assert tokenizer_fingerprint(swapped) != tokenizer_fingerprint(tokenizer)
 
 
-def test_the_pipeline_saves_it_and_a_checkpoint_with_another_tokenizer_is_named(
+def test_a_saved_pipeline_has_the_fingerprint_and_a_foreign_tokenizer_gives_a_warning(
     make_model, tokenizer, other_tokenizer, tmp_path, warnings
 ):
     parse = pipeline("constituency-parsing", model=make_model(), tokenizer=tokenizer, device="cpu")
@@ -117,6 +117,6 @@ def test_the_pipeline_saves_it_and_a_checkpoint_with_another_tokenizer_is_named(
 
 
 @pytest.mark.parametrize("fingerprint", ["", "7", "seven:0e8f", 7])
-def test_what_is_no_fingerprint_is_refused(fingerprint):
+def test_an_invalid_fingerprint_is_refused(fingerprint):
     with pytest.raises(ValueError, match="tokenizer_fingerprint must be a number and a hash"):
         MODEL_TYPES["onlstm"].config(tokenizer_fingerprint=fingerprint)

@@ -1,4 +1,4 @@
-"""Stages of a model that was trained several times."""
+"""Stages of a model that was trained by several runs."""
 
 import json
 
@@ -18,7 +18,7 @@ RELEASED = {
 }
 
 
-def test_a_run_and_a_released_model_are_a_stage_each():
+def test_a_run_and_a_released_model_are_one_stage_each():
     assert training_stages(RUN) == [
         {"goes_on": False, "epochs": 2, "updates": 7, "seconds": 1800.0, "validation": 90.5, "test": None}
     ]
@@ -27,14 +27,14 @@ def test_a_run_and_a_released_model_are_a_stage_each():
     ]
 
 
-def test_stages_that_are_recorded_are_taken_as_they_are():
+def test_recorded_stages_are_returned_unchanged():
     stages = training_stages(RUN) + training_stages(RELEASED)
     assert training_stages(RUN | {"stages": stages}) == stages
     assert training_stages(RELEASED | {"training": RELEASED["training"] | {"stages": stages}}) == stages
 
 
 @pytest.mark.parametrize("folder", ["released", "run/best"])
-def test_the_stages_of_a_checkpoint_are_found_in_its_folder_or_of_a_run_beside_it(tmp_path, folder):
+def test_stages_are_found_for_released_checkpoints_and_runs(tmp_path, folder):
     (tmp_path / folder).mkdir(parents=True)
     assert stages_before(tmp_path / folder) == []
     (tmp_path / folder.split("/")[0] / "results.json").write_text(json.dumps(RUN))
@@ -42,25 +42,25 @@ def test_the_stages_of_a_checkpoint_are_found_in_its_folder_or_of_a_run_beside_i
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"training": 3}', '{"recipe": {}}', '{"recipe": "none"}'])
-def test_another_file_of_results_is_no_stage(tmp_path, content):
+def test_unrelated_results_have_no_stages(tmp_path, content):
     (tmp_path / "results.json").write_text(content)
     assert stages_before(tmp_path) == []
 
 
-def test_epochs_are_those_of_all_stages():
+def test_epochs_are_summed_over_stages():
     first, second = training_stages(RUN)[0], training_stages(RELEASED)[0]
     assert epochs_of([first]) == "2"
     assert epochs_of([first, second]) == "5"
     assert epochs_of([second, first]) == "+ 5"
 
 
-def test_a_run_that_stopped_early_has_the_epochs_that_it_made():
+def test_a_run_that_stopped_early_has_its_actual_epochs():
     early = {"epochs": 1, "recipe": RUN["recipe"] | {"num_epochs": 1000}}
     assert epochs_of(training_stages(RUN | early)) == "1"
     assert epochs_of(training_stages(RELEASED | {"training": RELEASED["training"] | early})) == "1"
 
 
-def test_the_epochs_of_a_run_that_was_given_its_updates_are_not_known():
+def test_a_run_with_a_fixed_number_of_updates_has_unknown_epochs():
     (short,) = training_stages(RUN | {"recipe": RUN["recipe"] | {"max_steps": 7}})
     assert (short["epochs"], short["updates"]) == (None, 7)
     assert epochs_of([short, *training_stages(RUN)]) == ""
