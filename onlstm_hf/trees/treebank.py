@@ -52,6 +52,14 @@ class Preprocessing:
     function_tag_separators: str = "-="
 
     def __post_init__(self):
+        tags = self.dropped_tags
+        if isinstance(tags, str) or not isinstance(tags, Iterable) or not all(isinstance(tag, str) for tag in tags):
+            raise ValueError(f"dropped_tags must be a list of tags, got {tags!r}")
+        object.__setattr__(self, "dropped_tags", frozenset(tags))
+        if not isinstance(self.lowercase, bool):
+            raise ValueError(f"lowercase must be true or false, got {self.lowercase!r}")
+        if not isinstance(self.function_tag_separators, str):
+            raise ValueError(f"function_tag_separators must be a string, got {self.function_tag_separators!r}")
         if self.digits not in DIGITS:
             raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
 
@@ -84,8 +92,7 @@ class Preprocessing:
         unknown = sorted(set(values) - {item.name for item in fields(cls)})
         if unknown:
             raise ValueError(f"the preprocessing of a treebank has no {', '.join(unknown)}")
-        known = {name: frozenset(value) if name == "dropped_tags" else value for name, value in values.items()}
-        return cls(**known)
+        return cls(**values)
 
 
 # Keeps every leaf as a word, and words and labels as they are written.

@@ -325,5 +325,18 @@ def test_what_a_model_remembers_gives_way_to_a_preset_and_tags_to_those_that_are
         preprocessing_of("xtb")
     with pytest.raises(ValueError, match="has no colour"):
         Preprocessing.from_dict({"colour": 1})
-    with pytest.raises(ValueError, match="digits must be"):
-        Preprocessing(digits="words")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"dropped_tags": tags} for tags in ("PUNCT", 3, None, [3])),
+        {"lowercase": "no"},
+        {"digits": "words"},
+        {"function_tag_separators": 3},
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused_instead_of_dropping_words(fields):
+    for make in (Preprocessing.from_dict, lambda fields: Preprocessing(**fields)):
+        with pytest.raises(ValueError, match=f"{next(iter(fields))} must be"):
+            make(fields)
