@@ -34,7 +34,7 @@ def average_trees(
 
     Args:
         trees: trees over the same words, binary or not. Their order does not matter.
-        weights: what each tree counts, not negative; by default 1.
+        weights: finite, non-negative weights of the trees, at least one of them positive; by default 1 each.
         branching_bias: a rule of `tree_from_distances`, `"right"` or `"none"`: the average is then the best one of the
             trees that this rule can make, and has distances from which it makes it again (`distances_of_tree`).
         ties: `"random"` draws one of the equally good trees, each with the same probability. `"right"` takes the one
@@ -44,16 +44,16 @@ def average_trees(
             would make the same choice in sentences with the same ties.
 
     Raises:
-        ValueError: if there is no tree, the words differ, the weights are negative or not as many, or a rule is
-            unknown.
+        ValueError: if there is no tree, the words differ, the weights are not as described, or a rule is unknown.
     """
     trees = list(trees)
     weights = [1] * len(trees) if weights is None else list(weights)
     if not trees:
         raise ValueError("there is no tree to average")
-    if len(weights) != len(trees) or not all(0 <= weight < math.inf for weight in weights):
+    if len(weights) != len(trees) or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(
-            f"expected a weight that is not negative for each of {len(trees)} trees, and finite, got {weights}"
+            f"expected a finite, non-negative weight for each of {len(trees)} trees, at least one of them positive, "
+            f"got {weights}"
         )
     words = trees[0].words
     for index, tree in enumerate(trees):

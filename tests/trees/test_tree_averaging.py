@@ -117,10 +117,10 @@ def test_the_best_trees_of_scores_have_the_highest_sums(ties):
         ([], {}, "no tree to average"),
         (["(the cat)", "(the dog)"], {}, "tree 1 has other words than tree 0: 'the dog', not 'the cat'"),
         (["(the cat)"], {"ties": "last"}, "ties must be .* got 'last'"),
-        (["(the cat)"] * 2, {"weights": [1]}, "a weight that is not negative for each of 2 trees"),
-        (["(the cat)"] * 2, {"weights": [1, -1]}, "a weight that is not negative"),
-        (["(the cat)"] * 2, {"weights": [1, float("nan")]}, "a weight that is not negative"),
-        (["(the cat)"] * 2, {"weights": [1, float("inf")]}, "a weight that is not negative"),
+        *(
+            (["(the cat)"] * 2, {"weights": weights}, "non-negative weight for each of 2 trees, at least one")
+            for weights in ([1], [1, -1], [1, float("nan")], [1, float("inf")], [0, 0], [0.0, 0.0])
+        ),
     ],
 )
 def test_what_cannot_be_averaged_is_refused(trees, options, message):
