@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,12 +55,16 @@ class InducedTree:
             distances: numbers to keep with the tree, one per word.
 
         Raises:
-            ValueError: for a span outside the sentence, spans that cross, or a wrong number of distances.
+            ValueError: for a span outside the sentence or not of integers, spans that cross, or a wrong number of
+                distances.
         """
         words = as_words(words)
         if distances is not None and len(distances) != len(words):
             raise ValueError(f"expected one distance per word, got {len(distances)} distances for {len(words)} words")
-        constituents = {(int(start), int(end)) for start, end in spans}
+        try:
+            constituents = {(operator.index(start), operator.index(end)) for start, end in spans}
+        except TypeError as error:
+            raise ValueError("spans must be pairs (start, end) of integers") from error
         if words:
             constituents.add((0, len(words)))
         bracket_counts = [0] * len(words)

@@ -250,7 +250,11 @@ def test_a_list_in_itself_is_refused_and_a_repeated_list_is_not():
 
 @pytest.mark.parametrize(
     ("spans", "message"),
-    [([(0, 2), (1, 3)], "cross"), ([(0, 4)], "not a span"), ([(-1, 2)], "not a span"), ([(2, 2)], "not a span")],
+    [
+        ([(0, 2), (1, 3)], "cross"),
+        *(([span], "not a span") for span in ((0, 4), (-1, 2), (2, 2))),
+        *(([span], "pairs .* of integers") for span in ((0, 1.9), ("0", "2"), 1)),
+    ],
 )
 def test_impossible_spans_are_refused(spans, message):
     with pytest.raises(ValueError, match=message):
