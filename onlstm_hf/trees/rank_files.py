@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..utils.files import fingerprint, written_file
-from .tree_files import SentenceDistances, read_tree_file, read_xz_file
+from .tree_files import SentenceDistances, read_header, read_tree_file
 
 SUFFIX = ".ranks.xz"
 FORMAT, VERSION = "onlstm_hf ranks of syntactic distances", 1
@@ -63,17 +63,7 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
         FileNotFoundError: if there is no such file.
         ValueError: if it is another kind of file, of a later version, or damaged, or if the text is another one.
     """
-    try:
-        header, _, content = read_xz_file(path).partition(b"\n")
-        header = json.loads(header)
-        if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no file of ranks, or damaged: {error}") from error
-    if header.get("version") != VERSION:
-        raise ValueError(
-            f"{path} is a file of ranks of version {header.get('version')}; this package reads version {VERSION}"
-        )
+    header, content = read_header(path, "ranks", FORMAT, VERSION)
     found = fingerprint(map(" ".join, sentences))
     if found != header.get("fingerprint"):
         raise ValueError(

@@ -119,17 +119,9 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
         FileNotFoundError: if there is no such file.
         ValueError: if it is another kind of file, of a later version, or damaged.
     """
+    header, content = read_header(path, "trees", FORMAT, VERSION)
     try:
-        header, *rows = map(json.loads, filter(None, split_lines(read_xz_file(path).decode("utf-8"))))
-        if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no file of trees, or damaged: {error}") from error
-    if header.get("version") not in (1, VERSION):
-        raise ValueError(
-            f"{path} is a file of trees of version {header.get('version')}; this package reads 1 to {VERSION}"
-        )
-    try:
+        rows = [json.loads(line) for line in split_lines(content.decode("utf-8")) if line]
         if len(rows) != header["num_sentences"]:
             raise ValueError(f"it has {len(rows)} sentences instead of {header['num_sentences']}")
         for number, row in enumerate(rows, start=1):
@@ -145,14 +137,26 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
-def read_xz_file(path: str | os.PathLike) -> bytes:
-    """Returns the decompressed content; a damaged file is a `ValueError`, a missing one a `FileNotFoundError`."""
+def read_header(path: str | os.PathLike, kind: str, file_format: str, last_version: int) -> tuple[dict, bytes]:
+    """Returns the header, which is the first line of a compressed file of this kind, and the bytes after it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is damaged, or has another format, or a version that is not 1 to `last_version`.
+    """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        return lzma.decompress(Path(path).read_bytes())
-    except (lzma.LZMAError, EOFError) as error:
-        raise ValueError(str(error)) from error
+        first_line, _, content = lzma.decompress(Path(path).read_bytes()).partition(b"\n")
+        header = json.loads(first_line)
+        if header["format"] != file_format:
+            raise ValueError(f"its format is {header['format']!r}")
+    except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no file of {kind}, or damaged: {error}") from error
+    version = header.get("version")
+    if version not in range(1, last_version + 1):
+        raise ValueError(f"{path} is a file of {kind} of version {version}; the latest known one is {last_version}")
+    return header, content
 
 
 def _check_sentence(row: dict, num_layers: int, number: int) -> None:

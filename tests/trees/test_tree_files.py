@@ -129,7 +129,7 @@ def changed(lines, index, **values):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: changed(lines, 0, version=3), "of version 3; this package reads 1 to 2"),
+        (lambda lines: changed(lines, 0, version=3), "of version 3; the latest known one is 2"),
         (lambda lines: changed(lines, 0, format="x"), "its format is 'x'"),
         (lambda lines: lines[:-1], "damaged: it has 3 sentences instead of 4"),
         (lambda lines: changed(lines, 0, layers=[0]), "sentence 1 needs words, and distances of 1 layers"),
