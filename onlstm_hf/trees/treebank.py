@@ -8,10 +8,11 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import refuse_nul
+from ..utils.files import read_lines
 from .brackets import BracketNode, escape_leaf, read_brackets, refuse_discontinuous, unescape_leaf, write_nltk_tree
 from .induced_tree import InducedTree
 
@@ -290,14 +291,7 @@ def read_bracket_file(path: Path) -> list[BracketNode]:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path} cannot be decompressed: {error}") from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path} is not UTF-8 text: byte {content[error.start]:#04x} in line {line}") from error
-    refuse_nul(text, str(path))
-    if not text.strip():
-        raise ValueError(f"{path} is empty; expected bracketed trees")
+    text = "\n".join(read_lines(BytesIO(content), str(path)))
     try:
         return list(read_brackets(text))
     except ValueError as error:

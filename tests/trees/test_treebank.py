@@ -269,7 +269,7 @@ def test_unusable_files_are_named_with_the_reason(tmp_path):
         (b" \n", "bad.mrg is empty"),
         (b"(S (X a))\n(S (X b)\n", "bad.mrg: malformed brackets: .*line 2"),
         (b"(S (X a))\n(S (X b)))\n", "bad.mrg: malformed brackets: .*line 2"),
-        (b"(S (X a))\n(S (X caf\xe9))\n", "bad.mrg is not UTF-8 text: byte 0xe9 in line 2"),
+        (b"(S (X a))\n(S (X caf\xe9))\n", "bad.mrg is not UTF-8: byte 0xe9 in line 2"),
     ]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
