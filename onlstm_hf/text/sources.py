@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import refuse_nul
+from ..utils.files import read_text_file
 
-_BLOCK_BYTES = 1 << 20
+# Pieces of long lines end with a word.
+_PIECE_LENGTH = 1_000_000
+_PIECE = re.compile(rf"(?s).{{1,{_PIECE_LENGTH}}}[^ ]*")
 # Names of text files. Words such as "and/or", "U.S" and "3.5" are none.
 _TEXT_FILE = re.compile(r"\S*\.(?:txt|text|tok|tokens|raw|train|valid|dev|test|md)")
 
@@ -32,7 +34,7 @@ def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> 
 
     for item in source:
         if isinstance(item, os.PathLike):
-            yield from _read_lines(Path(item))
+            yield from _read_pieces(Path(item))
         elif isinstance(item, str):
             yield item
         elif isinstance(item, Mapping) and isinstance(item.get(text_column), str):
@@ -51,27 +53,9 @@ def _are_file_names(items: Sequence[Any]) -> bool:
     return os.path.isfile(items[0]) or all(_TEXT_FILE.fullmatch(item) for item in items)
 
 
-def _read_lines(path: Path) -> Iterator[str]:
-    """Yields a file's lines; a line that is longer than a block comes in pieces, cut after a space."""
+def _read_pieces(path: Path) -> Iterator[str]:
+    """Yields a file's lines, long ones in pieces: a tokenizer needs many times the memory of the text it is given."""
     if not path.is_file():
         raise FileNotFoundError(f"no text file at {path}; text itself is a list or another iterable of strings")
-    position, block = 0, b""
-    with path.open("rb") as file:
-        while new := file.read(_BLOCK_BYTES):
-            block += new
-            end = max(block.rfind(b"\n"), block.rfind(b" ")) + 1
-            yield from _decode(path, block[:end], position)
-            position, block = position + end, block[end:]
-    yield from _decode(path, block, position)
-
-
-def _decode(path: Path, block: bytes, position: int) -> Iterator[str]:
-    try:
-        text = block.decode("utf-8" if position else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 text: byte {block[error.start]:#04x} at position {position + error.start}; "
-            "convert the file to UTF-8"
-        ) from error
-    refuse_nul(text, str(path))
-    return iter(text.replace("\r\n", "\n").split("\n"))
+    for line in read_text_file(path):
+        yield from (line,) if len(line) <= _PIECE_LENGTH else map(re.Match.group, _PIECE.finditer(line))
