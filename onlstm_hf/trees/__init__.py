@@ -1,1 +1,1 @@
-"""Trees over the words of a sentence: from distances and brackets, drawn, averaged, and gold ones of treebanks."""
+"""Constituency trees: built from distances or brackets, read from treebanks, drawn, compared and averaged."""

@@ -9,9 +9,9 @@ import numpy as np
 from .distances import distances_of_tree
 from .induced_tree import InducedTree
 
-# Rules for the choice among equally good trees.
+# Tie-breaking rules.
 TIES = ("random", "right", "left")
-# Sums of weights that are no whole numbers count as equal where they differ by less, as a share of the largest weight.
+# Sums of non-integer scores count as equal if they differ by at most this fraction of the largest score.
 _ROUNDING = 1e-9
 
 
@@ -22,26 +22,24 @@ def average_trees(
     ties: str = "random",
     seed: int | np.random.Generator = 0,
 ) -> InducedTree:
-    """The binary tree that shares the most constituents with the given trees, counted over all of them.
+    """Returns the binary tree that shares the most constituents with the given trees.
 
-    If each of the given trees is equally likely to be right, this is the minimum-Bayes-risk tree: all binary trees of
-    a sentence have the same number of constituents, so that against binary trees the one with the highest count also
-    has the highest mean precision, recall and F1 (Goodman 1996). It is found exactly, by a CYK chart over the counts
-    of the spans, in time cubic in the number of words.
+    This is the minimum-Bayes-risk tree if each given tree is equally likely to be right. All binary trees of a
+    sentence have the same number of constituents. So against binary trees, the highest count gives the highest mean
+    precision, recall and F1 (Goodman 1996). A CYK chart over the span counts finds it exactly, in cubic time.
 
-    Often several trees are equally good, for instance where two trees share no constituent. The rule for such ties can
-    change the F1 by more than the average gains: English branches to the right.
+    Ties are common, for example if two trees share no constituent. The tie-breaking rule can change the F1 by more
+    than averaging gains, as English is right-branching.
 
     Args:
-        trees: trees over the same words, binary or not. Their order does not matter.
+        trees: trees over the same words, binary or not, in any order.
         weights: finite, non-negative weights of the trees, at least one of them positive; by default 1 each.
-        branching_bias: a rule of `tree_from_distances`, `"right"` or `"none"`: the average is then the best one of the
-            trees that this rule can make, and has distances from which it makes it again (`distances_of_tree`).
-        ties: `"random"` draws one of the equally good trees, each with the same probability. `"right"` takes the one
-            whose constituents split as far to the left as possible, from the whole sentence downwards, and which so
-            branches to the right; `"left"` the one whose constituents split as far to the right as possible.
-        seed: of the random choice. For many sentences give one `numpy.random.Generator` to all calls: the same number
-            would make the same choice in sentences with the same ties.
+        branching_bias: a rule of `tree_from_distances`, `"right"` or `"none"`. The average is then the best tree that
+            this rule can make, with distances from which the rule rebuilds it (`distances_of_tree`).
+        ties: `"random"` draws one of the best trees uniformly. `"right"` chooses the leftmost split of each
+            constituent, top down, which gives right branching. `"left"` chooses the rightmost splits.
+        seed: seed of the random choice. Pass the same `numpy.random.Generator` to the calls for several sentences:
+            with a fixed integer, sentences with the same ties get the same choice.
 
     Raises:
         ValueError: if there is no tree, the words differ, the weights are not as described, or a rule is unknown.
@@ -76,13 +74,13 @@ def best_trees(
     ties: str = "random",
     seed: int | np.random.Generator = 0,
 ) -> list[InducedTree]:
-    """The binary trees of sentences of one length whose constituents have the highest sum of scores.
+    """Returns, for sentences of one length, the binary trees whose constituents have the highest sum of scores.
 
     Args:
-        scores: `[B, num_words + 1, num_words + 1]`, the score of every span by its start and end: counts, or the
-            probabilities that a grammar gives them.
+        scores: `[B, num_words + 1, num_words + 1]`, the score of each span by its start and end, such as a count or
+            the probability under a grammar.
         sentences: the words of each of the `B` sentences.
-        branching_bias, ties, seed: as for `average_trees`.
+        branching_bias, ties, seed: see `average_trees`.
 
     Raises:
         ValueError: if a rule is unknown.
@@ -98,17 +96,16 @@ def best_trees(
 
 
 class _Chart:
-    """The best binary trees over all spans of sentences of one length.
+    """CYK chart: the best binary trees over all spans of sentences of one length.
 
-    There are two tables of each kind: by width and start, and by width and end. So one slice has the values of the
-    left parts of all spans of a width, and another one those of the right parts. With the papers' rule the tables by
-    end have only those trees of right parts that the rule can make: a right part whose sister has several words
-    begins with a word as a part of its own.
+    Values are stored twice, by (width, start) and by (width, end), so that left and right parts are slices.
+    With the papers' rule, a right part whose left sister has several words must begin with a single word. The tables
+    by end then cover only such trees.
 
     Args:
-        scores: as for `best_trees`.
-        by_papers_rule: only the trees that the rule `"right"` can make.
-        ties: as for `best_trees`.
+        scores: see `best_trees`.
+        by_papers_rule: consider only trees that the rule `"right"` can make.
+        ties: see `best_trees`.
     """
 
     def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str):
@@ -117,16 +114,17 @@ class _Chart:
         is_whole = np.issubdtype(scores.dtype, np.integer)
         self.tolerance = 0 if is_whole else _ROUNDING * np.abs(scores).max(initial=0)
         self.by_start, self.by_end = np.zeros_like(scores), np.zeros_like(scores)
-        # Random ties need the numbers of best trees, as logarithms: they grow as 4 to the power of the words. The
-        # other ties need the width of the left part in the chosen split.
+        # Random ties need the number of best trees, in logarithms as it grows like 4 ** num_words. Other ties need the
+        # width of the left part.
         self.trees_by_start, self.trees_by_end = np.zeros(scores.shape), np.zeros(scores.shape)
         self.left_widths = np.ones(scores.shape, dtype=np.int64)
         for width in range(2, num_words + 1):
             starts, ends, seconds = slice(num_words - width + 1), slice(width, None), slice(1, num_words - width + 2)
             sums = self._combine_parts(width, 0, num_words, self.by_start, self.by_end)
-            best, own = sums.max(axis=1), scores.diagonal(width, 1, 2)
-            self.by_start[:, width, starts] = own + best
-            self.by_end[:, width, ends] = own + (self.by_start[:, width - 1, seconds] if by_papers_rule else best)
+            best, span_scores = sums.max(axis=1), scores.diagonal(width, 1, 2)
+            self.by_start[:, width, starts] = span_scores + best
+            best_at_end = self.by_start[:, width - 1, seconds] if by_papers_rule else best
+            self.by_end[:, width, ends] = span_scores + best_at_end
             is_best = sums >= best[:, None] - self.tolerance
             if ties == "random":
                 trees = self._combine_parts(width, 0, num_words, self.trees_by_start, self.trees_by_end)
@@ -142,10 +140,10 @@ class _Chart:
     def _combine_parts(
         self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
     ) -> np.ndarray:
-        """Sums of the values of both parts, for the spans of a width between two places of the sentences.
+        """Adds the values of both parts, for each split of the spans of one width from word `first` to `last`.
 
         Returns:
-            `[rows, width - 1, spans]`, by the width of the left part less 1.
+            `[rows, width - 1, spans]`; the second index is the width of the left part minus 1.
         """
         values = by_start[rows, 1:width, first : last - width + 1]
         values = values + by_end[rows, width - 1 : 0 : -1, first + width : last + 1]
@@ -154,7 +152,7 @@ class _Chart:
         return values
 
     def spans(self, row: int, generator: np.random.Generator | None) -> list[tuple[int, int]]:
-        """The constituents of one of the best trees of a sentence."""
+        """Returns the constituents of one of the best trees of a sentence."""
         spans = []
         unsplit = [(0, self.num_words)]
         while unsplit:
@@ -163,7 +161,7 @@ class _Chart:
                 continue
             spans.append((start, end))
             if self.ties == "random":
-                split = start + self._drawn(row, start, end, generator)
+                split = start + self._draw_left_width(row, start, end, generator)
             else:
                 split = start + int(self.left_widths[row, end - start, start])
             unsplit.append((start, split))
@@ -173,10 +171,11 @@ class _Chart:
             unsplit.append((split, end))
         return spans
 
-    def _drawn(self, row: int, start: int, end: int, generator: np.random.Generator) -> int:
-        """The width of the left part in one of the best splits.
+    def _draw_left_width(self, row: int, start: int, end: int, generator: np.random.Generator) -> int:
+        """Draws one of the best splits, in proportion to its number of best trees, so that trees are equally likely.
 
-        The probability of a split is proportional to its number of best trees. So each tree has the same probability.
+        Returns:
+            The width of the left part.
         """
         rows, width = slice(row, row + 1), end - start
         sums = self._combine_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]

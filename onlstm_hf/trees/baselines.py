@@ -1,4 +1,4 @@
-"""Trees to compare induced ones with: some depend on the sentence's length alone, one is the best for a gold tree."""
+"""Baseline trees: trivial and random trees over the words, and the best binary tree for a gold tree."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ def right_branching_tree(words: Sequence[str]) -> InducedTree:
 
 
 def balanced_tree(words: Sequence[str]) -> InducedTree:
-    """Every constituent of `n` words splits after its first `n // 2` words."""
+    """Splits each constituent of `n` words after its first `n // 2` words."""
     return _tree_from_splits(words, lambda start, end: start + (end - start) // 2)
 
 
 def random_split_tree(words: Sequence[str], generator: Random) -> InducedTree:
-    """A random binary tree: every constituent splits at a place drawn uniformly.
+    """Draws a binary tree in which the split of each constituent is uniform.
 
-    Random syntactic distances without branching bias give the same distribution, and so does merging random neighbours
-    from the words up. These trees are less deep than uniformly drawn ones.
+    Two other methods have the same distribution: random syntactic distances without branching bias, and bottom-up
+    merging of random neighbours. These trees are less deep than uniformly drawn ones.
     """
     return _tree_from_splits(words, lambda start, end: generator.randrange(start + 1, end))
 
 
 def uniform_random_tree(words: Sequence[str], generator: Random) -> InducedTree:
-    """A random binary tree, drawn uniformly from all binary trees over the words.
+    """Draws uniformly from all binary trees over the words.
 
-    A binary tree of `n` words, written in prefix order, is a sequence of `n - 1` constituents and `n` words. By the
-    cycle lemma (Dvoretzky & Motzkin 1947) exactly one rotation of any such sequence is a tree, so that a shuffled
-    sequence gives every tree with the same probability.
+    In prefix order, a binary tree of `n` words is a sequence of `n - 1` constituents and `n` words. By the cycle lemma
+    (Dvoretzky & Motzkin 1947), exactly one rotation of such a sequence is a tree. So a shuffled sequence gives each
+    tree with the same probability.
     """
     steps = [1] * (len(words) - 1) + [-1] * len(words)
     generator.shuffle(steps)
     heights = np.cumsum(steps)
-    start = int(np.argmin(heights)) + 1 if len(steps) else 0  # a tree's sequence reaches its lowest height at its end
+    start = int(np.argmin(heights)) + 1 if len(steps) else 0  # a tree's sequence is lowest at its end
     spans = []
     num_words_read = 0
     open_starts: list[int] = []
@@ -66,7 +66,7 @@ def uniform_random_tree(words: Sequence[str], generator: Random) -> InducedTree:
 
 
 def upper_bound_tree(gold: GoldTree) -> InducedTree:
-    """A binary tree with every gold constituent, the best that a binary parser can do; the rest branches right."""
+    """Builds the best binary tree: it has all gold constituents, and branches right within flat ones."""
     child_starts: dict[tuple[int, int], list[int]] = {}
     open_spans: list[tuple[int, int]] = []
     units = gold.spans() + [(index, index + 1) for index in range(len(gold.words))]
@@ -105,7 +105,7 @@ BASELINES: dict[str, Callable[[GoldTree, Random], InducedTree]] = {
 
 
 def baseline_trees(name: str, gold: Sequence[GoldTree], seed: int = 0) -> list[InducedTree]:
-    """One tree per sentence from a baseline; `name` is a key of `BASELINES`.
+    """Returns a baseline's tree of each sentence; `name` is a key of `BASELINES`.
 
     Raises:
         ValueError: for an unknown name.

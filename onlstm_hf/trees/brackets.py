@@ -1,4 +1,4 @@
-"""Bracketed trees as they stand in a text."""
+"""Parser and escapes for bracketed trees."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Other white space, such as the no-break space, is a part of words.
+# Other white space, such as the no-break space, is part of words.
 _TOKEN = re.compile(r"[()\n]|[^ \t\n\r\f\v()]+")
 
 
 @dataclass(slots=True)
 class BracketNode:
-    """One pair of brackets as it stands in the text, before anyone decides what its parts mean.
+    """One pair of brackets, not yet interpreted.
 
     Attributes:
-        label: the text right after the opening bracket, `None` where another bracket follows at once. In a Penn-style
-            tree it is the label or tag (`(NP (DT the) (NN cat))`); in an unlabelled tree it is the first word
+        label: the text right after the opening bracket; `None` if another bracket follows directly. In a Penn-style
+            tree it is the label or tag (`(NP (DT the) (NN cat))`). In an unlabelled tree it is the first word
             (`(the cat)`).
-        children: the remaining parts in order: brackets and bare words. Words stand as they were written.
-        line, column: where it opens, counted from 1.
+        children: the remaining parts in order, brackets and words, with their escapes.
+        line, column: position of the opening bracket, counted from 1.
     """
 
     label: str | None
@@ -29,7 +29,7 @@ class BracketNode:
     column: int = field(default=1, compare=False)
 
     def error(self, problem: str) -> ValueError:
-        """An error that says where the bracket is."""
+        """Returns an error that names the position of the bracket."""
         return malformed(problem, self.line, self.column)
 
 
@@ -38,17 +38,17 @@ def malformed(problem: str, line: int, column: int) -> ValueError:
 
 
 def read_brackets(text: str) -> Iterator[BracketNode]:
-    """Reads every bracketed tree of a text, one after the other, to any depth.
+    """Reads all bracketed trees of a text, one by one, without a depth limit.
 
     Args:
-        text: any number of trees, for instance the content of a `.mrg` file: `( (S (NP (DT the) (NN cat)) ...) )`.
-            ASCII white space separates words and labels.
+        text: any number of trees such as `( (S (NP (DT the) (NN cat)) ...) )`. ASCII white space separates words and
+            labels.
 
     Yields:
-        The outermost brackets of each tree.
+        The root of each tree.
 
     Raises:
-        ValueError: for brackets that do not match, `()` and words outside brackets, with line and column.
+        ValueError: for unbalanced brackets, `()` and words outside brackets; it names line and column.
     """
     open_brackets: list[BracketNode] = []
     line, line_start = 1, 0
@@ -78,10 +78,10 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
 
 
 def has_labels(root: BracketNode) -> bool:
-    """Returns whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included.
+    """Returns whether the root is a Penn-style tree of two words or more; it may be wrapped as `( (S ...) )`.
 
     Raises:
-        ValueError: if they are but for a label without a word, `(NN )`, with its place.
+        ValueError: if it would be Penn-style except for a label without a word, `(NN )`; it names the position.
     """
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]
@@ -103,21 +103,19 @@ def has_labels(root: BracketNode) -> bool:
 
 
 def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:
-    """Raises a `ValueError` for a tree whose leaves are numbered words, `0=is`, as its constituents may have gaps."""
+    """Raises a `ValueError` for numbered leaves (`0=is`): constituents of such a tree may have gaps."""
     if leaves and all(re.match(r"[0-9]+=", leaf) for leaf in leaves):
         raise root.error(
-            f"leaves are numbered, as {leaves[0]!r} is, so that constituents can have gaps, which no tree here has: "
-            "convert the file to continuous trees; the one that begins"
+            f"leaves are numbered ({leaves[0]!r}), so constituents can have gaps, which is not supported: convert the "
+            "file to continuous trees; the discontinuous tree begins"
         )
 
 
 def write_nltk_tree(tree: Any) -> str:
-    """The text of an `nltk.Tree`, node by node, in which `read_brackets` finds the same nodes.
-
-    Leaves and labels are written by `escape_leaf`.
+    """Writes an `nltk.Tree` so that `read_brackets` finds the same nodes; `escape_leaf` escapes leaves and labels.
 
     Raises:
-        ValueError: for an empty leaf, and for a leaf that is no text.
+        ValueError: for a leaf that is empty or no string.
     """
     parts: list[str] = []
     waiting: list[Any] = [tree]
@@ -139,19 +137,19 @@ def write_nltk_tree(tree: Any) -> str:
 
 
 def escape_leaf(text: str) -> str:
-    r"""A word or label as it can stand in Penn-style brackets: with its white space and brackets as `\u0020`.
+    r"""Escapes white space and brackets in a word or label of a Penn-style tree, as `\u0020`.
 
     Raises:
-        ValueError: if it is empty.
+        ValueError: if the text is empty.
     """
     if not text:
         raise ValueError("an empty word or label cannot stand in a bracketed tree")
-    return re.sub(r"[ \t\n\r\f\v()]|\\(?=u[0-9a-f]{4})", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(r"[ \t\n\r\f\v()]|\\(?=u[0-9a-f]{4})", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def unescape_leaf(text: str) -> str:
-    """The inverse of `escape_leaf`; other escapes of the Penn Treebank stay as they are."""
-    return re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), text)
+    """Reverses `escape_leaf`; other escapes of the Penn Treebank stay unchanged."""
+    return re.sub(r"\\u([0-9a-f]{4})", lambda match: chr(int(match[1], 16)), text)
 
 
 def escape_word(word: str) -> str:

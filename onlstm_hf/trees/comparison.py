@@ -1,4 +1,4 @@
-"""One tree beside the gold tree of its sentence: the constituents that they share, those that cross, and F1."""
+"""Comparison of one tree with its gold tree: shared and crossing constituents, and F1."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class TreeComparison:
-    """A tree beside the gold tree of the same words; make one with `InducedTree.compare`.
+    """Comparison of a tree with a gold tree over the same words; `InducedTree.compare` makes one.
 
-    The whole sentence, a constituent of every tree, counts nowhere. Spans are half-open pairs of word positions.
+    The span of the whole sentence is never counted. Spans are half-open pairs of word positions.
 
     Attributes:
-        tree: the tree; where the words differ, without the marks and currency signs that the gold tree lacks.
+        tree: the tree. If the words differed, it lacks the punctuation and currency signs that the gold tree lacks.
         gold: the gold tree, over the words of `tree`.
     """
 
@@ -31,39 +31,39 @@ class TreeComparison:
 
     @cached_property
     def shared(self) -> list[Span]:
-        """The constituents of the tree that are gold."""
+        """Constituents of the tree that are gold."""
         gold = set(_inner_spans(self.gold))
         return [span for span in _inner_spans(self.tree) if span in gold]
 
     @cached_property
     def crossing(self) -> list[Span]:
-        """The constituents of the tree that cross a gold one: no tree can have both."""
+        """Constituents of the tree that cross a gold constituent."""
         gold = _inner_spans(self.gold)
         return [span for span in _inner_spans(self.tree) if any(_cross(span, other) for other in gold)]
 
     @cached_property
     def missed(self) -> list[Span]:
-        """The gold constituents that the tree does not have."""
+        """Gold constituents that the tree lacks."""
         shared = set(self.shared)
         return [span for span in _inner_spans(self.gold) if span not in shared]
 
     @property
     def precision(self) -> float:
-        """The share of the tree's constituents that are gold; without any, 1 if there are no gold ones, else 0."""
+        """Fraction of the tree's constituents that are gold. For a tree without any: 1 if gold has none, else 0."""
         return _share(len(self.shared), len(_inner_spans(self.tree)), if_none=not _inner_spans(self.gold))
 
     @property
     def recall(self) -> float:
-        """The share of the gold constituents that the tree has; 1 if there are none."""
+        """Fraction of the gold constituents that the tree has; 1 if there are none."""
         return _share(len(self.shared), len(_inner_spans(self.gold)), if_none=True)
 
     @property
     def f1(self) -> float:
-        """F1 of this sentence, from 0 to 1: `score_parses` averages these over a treebank (`sentence_f1`)."""
+        """F1 of this sentence, from 0 to 1; `sentence_f1` of `score_parses` averages it over a treebank."""
         return _share(2 * len(self.shared), len(_inner_spans(self.tree)) + len(_inner_spans(self.gold)), if_none=True)
 
     def to_svg(self, title: str | None = None) -> str:
-        """Draws the gold tree and below it the other one, whose constituents that are not gold are dashed (SVG)."""
+        """Draws both trees as SVG, the gold tree above; constituents that are not gold are dashed."""
         return compared_trees_to_svg(self.gold, {"tree": self.tree}, title)
 
     def _repr_svg_(self) -> str:
@@ -73,7 +73,7 @@ class TreeComparison:
         return f"gold\n{self.gold}\n\ntree\n{self.tree}\n\n{self.summary()}"
 
     def summary(self) -> str:
-        """F1 in per cent and the numbers of constituents, in one line."""
+        """Returns one line with F1 in per cent and the numbers of constituents."""
         return (
             f"F1 {100 * self.f1:.1f}: {len(self.shared)} of {len(_inner_spans(self.tree))} constituents are gold, "
             f"{len(self.crossing)} cross gold ones; {len(self.missed)} of {len(_inner_spans(self.gold))} gold ones "
@@ -82,17 +82,18 @@ class TreeComparison:
 
 
 def compare_trees(tree: InducedTree, gold: Any) -> TreeComparison:
-    """Returns the comparison of a tree with a gold tree; arguments and errors are those of `InducedTree.compare`."""
+    """Compares a tree with a gold tree; for arguments and errors see `InducedTree.compare`."""
     pairs = [(tree, reading) for reading in _readings(gold)]
     pairs += [(_without_signs(tree, reading), _without_signs(reading, tree)) for _, reading in pairs]
-    for of_tree, reading in pairs:
-        if len(of_tree.words) == len(reading.words) and all(map(_are_same, of_tree.words, reading.words)):
-            return TreeComparison(of_tree, InducedTree.from_spans(of_tree.words, reading.spans()))
+    for predicted, reading in pairs:
+        words = predicted.words
+        if len(words) == len(reading.words) and all(map(_match, words, reading.words)):
+            return TreeComparison(predicted, InducedTree.from_spans(words, reading.spans()))
     raise ValueError(_difference(*min(pairs, key=lambda pair: abs(len(pair[0].words) - len(pair[1].words)))))
 
 
 def _readings(gold: Any) -> list[Any]:
-    """The trees that `gold` can mean; only the words can tell which of them it is."""
+    """Returns all interpretations of `gold` as a tree; the caller chooses the one with the right words."""
     as_typed = Preprocessing(lowercase=False, digits="keep")
     if hasattr(gold, "spans"):
         return [gold]
@@ -108,7 +109,7 @@ def _readings(gold: Any) -> list[Any]:
     else:
         kind = type(gold).__name__
         raise ValueError(
-            f"a gold tree is an InducedTree, a GoldTree, a bracketed string or nested lists, not a {kind}"
+            f"a gold tree must be an InducedTree, a GoldTree, a bracketed string or nested lists, not a {kind}"
         )
     readings, problem = [], None
     for read in readers:
@@ -122,14 +123,14 @@ def _readings(gold: Any) -> list[Any]:
 
 
 def _without_signs(tree: Any, other: Any) -> Any:
-    """The tree without the marks and currency signs that the other tree does not have."""
-    known = set(map(_plain, other.words))
-    words = map(_plain, tree.words)
-    is_kept = [word in known or (any(map(str.isalnum, word)) and not word.endswith("$")) for word in words]
+    """Removes the punctuation and currency signs that the other tree lacks."""
+    other_words = set(map(_normalized, other.words))
+    words = map(_normalized, tree.words)
+    is_kept = [word in other_words or (any(map(str.isalnum, word)) and not word.endswith("$")) for word in words]
     if all(is_kept):
         return tree
-    place = [0, *accumulate(is_kept)]
-    spans = [(place[start], place[end]) for start, end in tree.spans() if place[start] < place[end]]
+    new_index = [0, *accumulate(is_kept)]
+    spans = [(new_index[start], new_index[end]) for start, end in tree.spans() if new_index[start] < new_index[end]]
     return InducedTree.from_spans(list(compress(tree.words, is_kept)), spans)
 
 
@@ -138,22 +139,22 @@ def _difference(tree: InducedTree, gold: Any) -> str:
         problem = f"the tree has {len(tree.words)} words, the gold tree {len(gold.words)}"
     else:
         pairs = enumerate(zip(tree.words, gold.words, strict=True))
-        position, (word, other) = next((place, pair) for place, pair in pairs if not _are_same(*pair))
+        position, (word, other) = next((place, pair) for place, pair in pairs if not _match(*pair))
         problem = f"word {position} is {word!r} in the tree and {other!r} in the gold tree"
     return f"{problem}; parse the words of the gold tree: `model.parse([{list(gold.words)}], tokenizer)`"
 
 
-def _are_same(word: str, other: str) -> bool:
-    """Compares two words as they are, and with the digits of one of them as `N`."""
-    return _plain(word) == _plain(other) or any(
-        _plain(Preprocessing(digits=digits).word(one)) == _plain(two)
+def _match(word: str, other: str) -> bool:
+    """Returns whether two normalised words are equal, also if one of them has `N` for digits."""
+    return _normalized(word) == _normalized(other) or any(
+        _normalized(Preprocessing(digits=digits).word(one)) == _normalized(two)
         for digits in DIGITS
         for one, two in ((word, other), (other, word))
     )
 
 
-def _plain(word: str) -> str:
-    """A word without differences of capitals and of the Penn Treebank's escapes."""
+def _normalized(word: str) -> str:
+    """Case-folds a word and resolves the escapes of the Penn Treebank."""
     return unescape_word(word.upper() if word.startswith("-") else word).casefold()
 
 

@@ -1,4 +1,4 @@
-"""Pictures of trees and of the syntactic distances below them: text for a terminal, SVG and PNG."""
+"""Drawing of trees, with syntactic distances below them, as text, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .induced_tree import InducedTree
     from .treebank import GoldTree
 
-# Sizes in pixels. Text has a contrast of at least 4.5 to 1 with its background, the layers' colours 3 to 1 with both.
+# Sizes in pixels. The contrast is at least 4.5:1 for text, and 3:1 for the layers' colours in both themes.
 WORD_FONT, SMALL_FONT, HEADING_FONT = 15, 11, 17
 MARGIN, WORD_GAP, AXIS_TITLE_WIDTH = 20, 18, 30
 LEVEL_HEIGHT, LARGEST_TREE_HEIGHT = 28, 640
@@ -29,7 +29,7 @@ LARGEST_PNG_SIDE = 16_000
 FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
 LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
 NOT_GOLD_COLOR = "#d55e00"
-# For light and dark themes.
+# Colours of the light and the dark theme.
 THEME = {
     "paper": ("#ffffff", "#0d1117"),
     "ink": ("#1f2328", "#e6edf3"),
@@ -42,23 +42,23 @@ DARK_STYLE = "".join(
     for attribute in ("fill", "stroke")
 )
 
-# Control characters, halves of surrogate pairs, and characters that can reverse the direction of the text around them.
+# Control characters, lone surrogates, and characters that can reverse the direction of the text around them.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def tree_to_text(tree: InducedTree | GoldTree, width: int = 120) -> str:
     """Draws a tree with box characters.
 
-    A sentence that fits in `width` columns stands in one line under its tree:
+    A sentence that fits in `width` columns is one line under its tree:
 
          ┌──────┐
          │    ┌─┴──┐
         the  old  cat
 
-    A longer one is written one word a line. A constituent opens at `┬`; `└` leads to its last part. Where a tree is
-    too deep for the width, a number between dots tells in how many constituents a word is.
+    Longer sentences have one word per line. A constituent opens at `┬`, and `└` leads to its last part. If a tree is
+    too deep for the width, a number between dots is the number of constituents around the word.
     """
-    words = [visible(word) for word in tree.words]
+    words = [printable(word) for word in tree.words]
     gap = 2
     if sum(_columns(word) + gap for word in words) - gap > width:
         return _outline(tree, words, width)
@@ -88,7 +88,7 @@ def tree_to_text(tree: InducedTree | GoldTree, width: int = 120) -> str:
 def _outline(tree: InducedTree | GoldTree, words: Sequence[str], width: int) -> str:
     num_guides = max(1, 3 * width // 10)
     spans = tree.spans()[::-1]
-    around: list[tuple[int, int]] = []  # the constituents that the word is in, outermost first
+    around: list[tuple[int, int]] = []  # constituents that contain the word, outermost first
     lines = []
     for index, word in enumerate(words):
         while around and around[-1][1] <= index:
@@ -117,14 +117,14 @@ def tree_to_svg(
 
     Args:
         tree: the tree.
-        distances: one number per word to draw below the words; `distances_to_svg` takes several layers.
-        title: a heading for the picture.
+        distances: one number per word, drawn below the words; for several layers use `distances_to_svg`.
+        title: heading of the picture.
 
     Returns:
-        The document. Screen readers find the heading (or else the sentence) and the bracketed tree in it.
+        The document. For screen readers it contains the heading (by default the sentence) and the bracketed tree.
 
     Raises:
-        ValueError: if the number of distances is not that of the words.
+        ValueError: if there is not one distance per word.
     """
     if distances is None:
         return distances_to_svg(tree, [], title=title)
@@ -137,32 +137,32 @@ def distances_to_svg(
     layer_names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> str:
-    """Draws the figure of the papers: a tree, and below each word the distances that the layers give it.
+    """Draws the figure of the papers: a tree, and below each word its distance in each layer.
 
     Args:
         tree: the tree.
-        distances_by_layer: numbers of shape `[num_layers, num_words]` (sequences, or a NumPy array or tensor). Each
-            layer has its own scale, as the order of its distances is what matters. Infinite ones and NaN get no point.
+        distances_by_layer: numbers of shape `[num_layers, num_words]`, as sequences, NumPy array or tensor. Each layer
+            has its own scale, as only the order of its distances matters. Infinite values and NaN get no point.
         layer_names: by default `layer 1`, `layer 2`, ...
-        title: a heading for the picture.
+        title: heading of the picture.
 
     Returns:
         The SVG document.
 
     Raises:
-        ValueError: if the number of distances is not that of the words, or that of the names not that of the layers.
+        ValueError: if there is not one distance per word, or not one name per layer.
     """
     if layer_names is None:
         layer_names = [f"layer {number + 1}" for number in range(len(distances_by_layer))]
     if len(layer_names) != len(distances_by_layer):
         raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
-    words = [visible(word) for word in tree.words]
+    words = [printable(word) for word in tree.words]
     layers = []
     for name, values in zip(layer_names, distances_by_layer, strict=True):
         if len(values) != len(words):
             raise ValueError(f"{name}: expected one distance per word, got {len(values)} for {len(words)} words")
         values = [float(value) for value in values]
-        layers.append(_Layer(visible(name), values, _axis_ticks(values)))
+        layers.append(_Layer(printable(name), values, _axis_ticks(values)))
 
     picture, top = _titled_picture(title)
     left = float(MARGIN)
@@ -187,9 +187,9 @@ def compared_trees_to_svg(
 
     Args:
         gold: the gold tree.
-        trees: the other trees, by name. Beside the name stands how many constituents of the tree are gold; the whole
-            sentence, a constituent of every tree, does not count.
-        title: a heading for the picture.
+        trees: the other trees, by name. The caption of each has its number of gold constituents, which does not
+            include the whole sentence.
+        title: heading of the picture.
 
     Returns:
         The SVG document.
@@ -200,13 +200,13 @@ def compared_trees_to_svg(
     for name, tree in trees.items():
         if tuple(tree.words) != tuple(gold.words):
             raise ValueError(f"{name} is a tree of other words than the gold tree: {' '.join(tree.words)[:60]!r}")
-    words = [visible(word) for word in gold.words]
+    words = [printable(word) for word in gold.words]
     centers, _ = _word_columns(words, MARGIN)
     gold_spans = set(gold.spans())
     picture, top = _titled_picture(title)
     named_trees = [("gold", gold), *trees.items()]
     for index, (name, tree) in enumerate(named_trees):
-        caption = visible(name)
+        caption = printable(name)
         if index:
             inner = set(tree.spans()) - {(0, len(words))}
             caption += f": {len(inner & gold_spans)} of {len(inner)} constituents are gold"
@@ -217,17 +217,17 @@ def compared_trees_to_svg(
 
 
 def _titled_picture(title: str | None) -> tuple[_Picture, float]:
-    """An empty picture, or one with a heading, and where its content begins."""
+    """Returns a picture with an optional heading, and the height at which the content begins."""
     picture = _Picture()
     if title:
-        picture.text(visible(title), MARGIN, MARGIN + 14, HEADING_FONT, anchor="start", weight="bold")
+        picture.text(printable(title), MARGIN, MARGIN + 14, HEADING_FONT, anchor="start", weight="bold")
     return picture, MARGIN + 40 if title else MARGIN
 
 
 def _word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
-    """The middle of each word's column, from `left` on, and where the last one ends.
+    """Returns the centre of each word's column and the right edge; the first column begins at `left`.
 
-    A sentence in a script that is written from right to left has its first word on the right.
+    In right-to-left scripts the first word is on the right.
     """
     centers, right = [], left
     for word in words:
@@ -240,18 +240,18 @@ def _word_columns(words: Sequence[str], left: float) -> tuple[list[float], float
 
 
 def is_right_to_left(words: Sequence[str]) -> bool:
-    """Returns whether most letters belong to a script that is written from right to left, such as Arabic or Hebrew."""
+    """Returns whether most letters belong to a right-to-left script, such as Arabic or Hebrew."""
     directions = [unicodedata.bidirectional(character) for word in words for character in word]
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
 
 def save_figure(svg: str, path: str | os.PathLike) -> None:
-    """Writes a picture to an `.svg` or `.png` file. The file is replaced only once the new one is complete.
+    """Writes a picture to an `.svg` or `.png` file, as an atomic write.
 
-    PNG needs `pip install resvg-py` (the extra `plot`) and takes its letters from the fonts of the machine.
+    PNG needs `pip install resvg-py` (the extra `plot`) and uses the fonts of the machine.
 
     Raises:
-        ValueError: for another kind of file, and for a picture too large for PNG.
+        ValueError: for another file type, and for a picture too large for PNG.
         FileNotFoundError: if the folder does not exist.
         ImportError: for PNG without the extra.
     """
@@ -263,7 +263,7 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
 
 
 def _svg_to_png(svg: str) -> bytes:
-    """Renders a picture at twice its size, if that is not too large."""
+    """Renders a picture at twice its size, or at its own size if twice is too large."""
     try:
         import resvg_py
     except ImportError as error:
@@ -283,8 +283,12 @@ class _Place(NamedTuple):
 def _constituents_bottom_up(
     tree: InducedTree | GoldTree, word_centers: Sequence[float]
 ) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
-    """Places each constituent just above its parts, midway between first and last; yields span, place and parts."""
-    placed: list[tuple[int, _Place]] = []  # with the first word of each
+    """Places each constituent above its parts, midway between the first and the last one.
+
+    Yields:
+        The span, its place, and the places of its parts.
+    """
+    placed: list[tuple[int, _Place]] = []  # (first word, place)
     num_words_placed = 0
     for start, end in sorted(tree.spans(), key=lambda span: (span[1], -span[0])):
         placed += [(index, _Place(word_centers[index], 0)) for index in range(num_words_placed, end)]
@@ -306,7 +310,7 @@ def _draw_tree(
     top: float,
     gold_spans: Collection[tuple[int, int]] | None = None,
 ) -> float:
-    """Draws a tree above its words, with dashes for constituents that are not gold; returns its lower end."""
+    """Draws a tree above its words, constituents that are not gold dashed; returns the lower edge."""
     constituents = list(_constituents_bottom_up(tree, word_centers))
     num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
     level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
@@ -325,7 +329,7 @@ def _draw_tree(
 
 
 def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
-    """The SVG path of a constituent: a line at the height `y` with a leg down to the place of each part."""
+    """Returns the SVG path of a constituent: a line at the height `y` with a leg down to each part."""
     (left, left_y), *middle, (right, right_y) = sorted(parts)
     path = (
         f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
@@ -335,7 +339,7 @@ def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float)
 
 
 class _Layer(NamedTuple):
-    """Distances to draw: the heading, one value a word, and the ticks of their scale."""
+    """Distances to draw: the heading, one value per word, and the ticks of the scale."""
 
     name: str
     values: list[float]
@@ -343,7 +347,7 @@ class _Layer(NamedTuple):
 
 
 def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Two to five round numbers that enclose the finite values, and their labels."""
+    """Returns two to five round numbers that enclose the finite values, with labels."""
     finite_values = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(finite_values), max(finite_values)
     extent = max(high - low or abs(high) or 1.0, 1e-300)
@@ -364,7 +368,7 @@ def _draw_layer(
     right: float,
     top: float,
 ) -> float:
-    """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end."""
+    """Draws a layer's name, its scale and a pin for each distance; returns the lower edge."""
     top += LAYER_HEADER_HEIGHT
     bottom = top + LAYER_HEIGHT
     lowest, highest = layer.ticks[0][0], layer.ticks[-1][0]
@@ -386,7 +390,7 @@ def _draw_layer(
 
 
 class _Picture:
-    """An SVG document that grows with its content."""
+    """SVG document that grows with its content."""
 
     def __init__(self) -> None:
         self._shapes = ElementTree.Element("g")
@@ -428,9 +432,9 @@ class _Picture:
         self._reach(x + radius, y + radius)
 
     def to_svg(self, title: str, description: str) -> str:
-        title, description = visible(title), visible(description)
+        title, description = printable(title), printable(description)
         width, height = str(math.ceil(self._right + MARGIN)), str(math.ceil(self._bottom + MARGIN))
-        # A notebook page holds many pictures, so identifiers must differ between them.
+        # A notebook page can hold many pictures, so identifiers must be unique.
         name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
         frame = {"xmlns": "http://www.w3.org/2000/svg", "class": "onlstm-figure", "role": "img"}
         frame |= {"aria-labelledby": f"{name}-title {name}-description", "width": width, "height": height}
@@ -451,26 +455,26 @@ class _Picture:
 
 
 def _paint(attribute: str, color: str) -> dict[str, str]:
-    """The SVG attributes for a colour: one of the themes, which a style sheet may replace, or a plain one."""
+    """Returns the SVG attributes of a colour: a name in `THEME`, which follows the theme, or a fixed colour."""
     if color in THEME:
         return {attribute: THEME[color][0], "class": f"{color}-{attribute}"}
     return {attribute: color}
 
 
-def visible(text: str) -> str:
-    """The text without characters that a terminal or XML cannot show; an open box if nothing is left to see."""
+def printable(text: str) -> str:
+    """Removes characters that a terminal or XML cannot show; marks a text without visible characters by `␣`."""
     shown = _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip()
     return shown if _columns(shown) else f"␣{shown}"
 
 
 def _columns(text: str) -> int:
-    """Columns of a text in a terminal: none for combining characters, two for East Asian wide ones and emoji."""
+    """Counts terminal columns: 0 for a combining character, 2 for an East Asian wide character or emoji."""
     shown = [character for character in text if unicodedata.category(character) not in ("Mn", "Me", "Cf")]
     return len(shown) + sum(unicodedata.east_asian_width(character) in "WF" for character in shown)
 
 
 def _text_width(text: str, font_size: float) -> float:
-    """An estimate of the width of a text, in pixels, that common fonts stay below."""
+    """Returns an upper estimate of the width of a text in common fonts, in pixels."""
     return font_size * sum(_character_width(character) for character in text)
 
 

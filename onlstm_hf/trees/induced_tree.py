@@ -1,4 +1,4 @@
-"""A constituency tree over the words of a sentence: from spans, nested lists or bracketed text, and back."""
+"""Constituency trees over the words of a sentence, converted from and to spans, nested lists and brackets."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ NUM_TREES_SHOWN = 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InducedTree:
-    """A constituency tree over the words of a sentence, usually binary; immutable, hashable and picklable.
+    """Constituency tree over the words of a sentence, usually binary; immutable, hashable and picklable.
 
     Make one with `tree_from_distances`, `from_spans`, `from_nested` or `from_bracket`. A constituent has at least two
-    words; a sentence of two words or more is one itself. Every method works for 0 and 1 words and at any depth.
+    words; a sentence of two words or more is a constituent. All methods work for 0 and 1 words and at any depth.
 
     Attributes:
         words: the words of the sentence.
-        bracket_counts: for each word the number of constituents that begin with it, or minus the number of those that
-            end with it. (No word does both: two such constituents would cross.)
-        distances: the syntactic distance of each word, for a tree made from distances, else `None`. Trees are equal
-            when their words and constituents are, whatever their distances. A punctuation mark as a leaf has NaN.
-        offsets: the place `(start, end)` of each word in the text, in characters, where the tree is of a text.
-        unknown: for each word whether the model read its unknown token instead, where that is known.
+        bracket_counts: for each word, the number of constituents that begin with it, or minus the number of those that
+            end with it. No word does both, as two such constituents would cross.
+        distances: the syntactic distance of each word, NaN for a punctuation mark; `None` if the tree was not made
+            from distances. Distances do not count for equality.
+        offsets: the character offsets `(start, end)` of each word in the text, if known.
+        unknown: for each word, whether the model read its unknown token instead, if known.
     """
 
     words: tuple[str, ...]
@@ -46,13 +46,13 @@ class InducedTree:
     def from_spans(
         cls, words: Sequence[str], spans: Iterable[tuple[int, int]], distances: Sequence[float] | None = None
     ) -> InducedTree:
-        """Builds the tree that has the given constituents.
+        """Builds the tree with the given constituents.
 
         Args:
             words: the words of the sentence.
             spans: half-open pairs of word indices `(start, end)`, in any order. The whole sentence is added; repeated
                 spans and spans of one word change nothing.
-            distances: numbers to keep with the tree, one per word.
+            distances: numbers to store with the tree, one per word.
 
         Raises:
             ValueError: for a span outside the sentence or not of integers, spans that cross, or a wrong number of
@@ -84,11 +84,11 @@ class InducedTree:
 
     @classmethod
     def from_nested(cls, nested: str | Sequence) -> InducedTree:
-        """Builds a tree from nested lists or tuples of words: `["the", ["old", "cat"]]`; an `nltk.Tree` is one, too.
+        """Builds a tree from nested lists or tuples of words, `["the", ["old", "cat"]]`, or from an `nltk.Tree`.
 
         Raises:
-            ValueError: for anything but words in lists or tuples, and for a list within another that is empty or
-                contains itself.
+            ValueError: for anything but words in lists or tuples, and for an inner list that is empty or contains
+                itself.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -102,18 +102,18 @@ class InducedTree:
 
     @classmethod
     def from_bracket(cls, text: str, labelled: bool | None = None) -> InducedTree:
-        """Reads one tree, either unlabelled, `(the (old cat))`, or with labels to leave out, `(NP (DT the) (NN cat))`.
+        """Reads a tree that is unlabelled, `(the (old cat))`, or has labels to drop, `(NP (DT the) (NN cat))`.
 
         Args:
-            text: the bracketed tree. Words are escaped as `to_bracket` does it; Penn Treebank's own escapes are among
-                these. Every word is kept; `GoldTree.from_bracket` leaves out punctuation and empty elements.
-            labelled: whether the first word in each bracket is a label. By default a tree counts as labelled if each
-                word stands alone in a bracket with its tag, each other bracket has a label, and there are two words
-                or more. No binary tree without labels looks so, and what `to_bracket` writes never does.
+            text: the bracketed tree, with the escapes of `to_bracket`, which include those of the Penn Treebank. All
+                words are kept; `GoldTree.from_bracket` drops punctuation and empty elements.
+            labelled: whether the first word in each bracket is a label. By default this is detected: a labelled tree
+                has two words or more, each word alone in a bracket with its tag, and a label in each other bracket.
+                Unlabelled binary trees and the output of `to_bracket` never have this form.
 
         Raises:
-            ValueError: for malformed brackets, a label without a word, leaves that are numbered (`0=is`) as in
-                discontinuous trees, no tree, and more than one tree.
+            ValueError: for malformed brackets, a label without a word, numbered leaves of discontinuous trees
+                (`0=is`), no tree, and more than one tree.
         """
         if re.fullmatch(r"\s*\(\s*\)\s*", text):
             return cls.from_spans((), ())
@@ -132,17 +132,17 @@ class InducedTree:
 
     @property
     def depth(self) -> int:
-        """The largest number of constituents that a word is in: 0 for one word, 1 for a flat tree."""
+        """Largest number of constituents around a word: 0 for one word, 1 for a flat tree."""
         return max(accumulate(self.bracket_counts), default=0)
 
     @property
     def is_binary(self) -> bool:
-        """Returns whether every constituent has two parts."""
+        """Whether every constituent has two parts."""
         num_constituents = sum(count for count in self.bracket_counts if count > 0)
         return num_constituents == max(len(self.words) - 1, 0)
 
     def spans(self) -> list[tuple[int, int]]:
-        """The constituents, the whole sentence included, as `(start, end)`, by start, the longer of two first."""
+        """Returns the constituents `(start, end)`, with the whole sentence, sorted by start, longer ones first."""
         starts: list[int] = []
         spans = []
         for index, count in enumerate(self.bracket_counts):
@@ -151,15 +151,15 @@ class InducedTree:
         return sorted(spans, key=_outermost_first)
 
     def to_nested(self) -> str | list:
-        """The tree as nested lists of words, `["the", ["old", "cat"]]`; one word is a `str`, no word `[]`."""
+        """Returns nested lists of words, `["the", ["old", "cat"]]`; one word is a `str`, no word is `[]`."""
         parts = self._fold(list)
         return parts[0] if parts else []
 
     def to_nltk(self, label: str = "X") -> Any:
-        """Returns an `nltk.Tree` whose constituents all have the same label.
+        """Returns an `nltk.Tree` with the same label for all constituents.
 
         Raises:
-            ImportError: where NLTK is not installed.
+            ImportError: if NLTK is not installed.
         """
         try:
             from nltk import Tree
@@ -171,10 +171,9 @@ class InducedTree:
     def to_bracket(self) -> str:
         r"""Returns one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
 
-        Brackets in words are written as in the Penn Treebank, `-LRB-` and `-RRB-`, a backslash as `\\`, a word's own
-        `-LRB-` as `\-LRB-`, white space by its code as in `\u0020`, and a word without characters as a lone backslash.
-        In a tree that is not binary the first word gets brackets of its own, `((a) (b c) (d e))`, where it would
-        otherwise look like a label.
+        Brackets in words are written as in the Penn Treebank, `-LRB-` and `-RRB-`. A backslash becomes `\\`, a literal
+        `-LRB-` becomes `\-LRB-`, white space its code such as `\u0020`, and an empty word a single backslash. If the
+        first word of a non-binary tree would look like a label, it gets its own brackets: `((a) (b c) (d e))`.
         """
         words = [escape_word(word) for word in self.words]
         if len(words) < 2:
@@ -187,7 +186,7 @@ class InducedTree:
         return text
 
     def compare(self, gold: Any) -> TreeComparison:
-        """Compares the tree with the gold tree of its sentence: constituents that are shared or cross, F1, a picture.
+        """Compares the tree with the gold tree of its sentence: shared and crossing constituents, F1, a picture.
 
         ```python
         >>> tree = InducedTree.from_bracket("(the (old cat))")
@@ -197,9 +196,9 @@ class InducedTree:
         ```
 
         Args:
-            gold: an `InducedTree`, a `GoldTree`, an `nltk.Tree`, nested lists, or brackets with labels or without. Its
-                words must be those of this tree, whatever their capitals; `N` may stand for digits. Marks and currency
-                signs that one of the trees lacks are left out of the other, and empty elements always.
+            gold: an `InducedTree`, a `GoldTree`, an `nltk.Tree`, nested lists, or brackets with or without labels. It
+                must have the words of this tree; case is ignored, and `N` may replace digits. Punctuation and currency
+                signs that one tree lacks are removed from the other. Empty elements are always removed.
 
         Returns:
             A `TreeComparison`.
@@ -212,25 +211,28 @@ class InducedTree:
         return compare_trees(self, gold)
 
     def to_record(self, text: str) -> dict[str, Any]:
-        """The tree as plain values, which JSON can hold.
+        """Returns the tree as JSON values.
 
         Args:
-            text: the sentence, which the offsets are of.
+            text: the sentence to which the offsets refer.
 
         Returns:
-            `text`; `words`; `offsets`, a `[start, end]` for each word in characters of the text; `unknown`, for each
-            word whether the model read its unknown token instead; `brackets` as `to_bracket` writes them; `spans`, a
-            dictionary for each constituent of two words or more, by start, the longer of two first: its `text`,
-            `start` and `end` in characters and `word_start` and `word_end` in words; `distances`, a number for each
-            word, `None` for a punctuation mark. Unknown values are `None`.
+            A dictionary; unavailable values are `None`:
+            `text` and `words`;
+            `offsets`: `[start, end]` of each word in characters of the text;
+            `unknown`: for each word, whether the model read its unknown token instead;
+            `brackets`: the output of `to_bracket`;
+            `spans`: for each constituent, in the order of `spans()`, its `text`, `start` and `end` in characters, and
+            `word_start` and `word_end` in words;
+            `distances`: a number per word, `None` for a punctuation mark.
         """
         spans = []
         for word_start, word_end in self.spans():
-            inside = start = end = None
+            span_text = start = end = None
             if self.offsets is not None:
                 start, end = self.offsets[word_start][0], self.offsets[word_end - 1][1]
-                inside = text[start:end]
-            span = {"text": inside, "start": start, "end": end, "word_start": word_start, "word_end": word_end}
+                span_text = text[start:end]
+            span = {"text": span_text, "start": start, "end": end, "word_start": word_start, "word_end": word_end}
             spans.append(span)
         offsets, unknown, distances = self.offsets, self.unknown, self.distances
         return {
@@ -244,7 +246,7 @@ class InducedTree:
         }
 
     def to_svg(self, distances: Sequence[float] | None = None, title: str | None = None) -> str:
-        """The tree as an SVG picture; see `tree_to_svg`."""
+        """Draws the tree as SVG; see `tree_to_svg`."""
         return tree_to_svg(self, distances, title)
 
     def _repr_svg_(self) -> str:
@@ -258,7 +260,7 @@ class InducedTree:
         return f"InducedTree({text if len(text) <= 80 else text[:79] + '…'})"
 
     def _fold(self, make_subtree: Callable[[list], Any]) -> list:
-        """The tree built bottom up: `[root]`, or the list of words where there are fewer than two."""
+        """Builds the tree bottom-up; returns `[root]`, or the list of words if there are fewer than two."""
         open_constituents: list[list] = [[]]
         for word, count in zip(self.words, self.bracket_counts, strict=True):
             open_constituents += [[] for _ in range(count)]
@@ -270,7 +272,7 @@ class InducedTree:
 
 
 class TreeList(list[InducedTree]):
-    """A list of trees, as `parse` returns it; a notebook shows the pictures of the first `NUM_TREES_SHOWN`."""
+    """List of trees, as `parse` returns it; notebooks show pictures of the first `NUM_TREES_SHOWN`."""
 
     def _repr_html_(self) -> str:
         pictures = [f"<div>{tree.to_svg()}</div>" for tree in self[:NUM_TREES_SHOWN]]
@@ -292,10 +294,10 @@ def _outermost_first(span: tuple[int, int]) -> tuple[int, int]:
 def _words_and_spans(
     root: Any, children_of: Callable[[Any], Iterable[Any]]
 ) -> tuple[list[str], list[tuple[int, int]]]:
-    """Walks a tree whose leaves are strings from left to right, without recursion."""
+    """Walks a tree with strings as leaves from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    # By the identity of each constituent, the outermost first: how many words are before it, and what is left of it.
+    # For each open constituent by its id, outermost first: the number of words before it, and its remaining children.
     unfinished: dict[int | None, tuple[int, Iterator[Any]]] = {None: (0, iter([root]))}
     end_of_children = object()
     while unfinished:

@@ -1,12 +1,12 @@
-"""Compact files of the trees that a model gives the sentences of a text, without the words.
+"""Compact files of a model's trees of a text, without the words.
 
-They can be published where the text cannot. Each word has the rank of its distance among those of its sentence, 0 for
-the smallest; equal distances have equal ranks. So every rule makes the same tree from ranks as from distances. The
-words come from the text, which a reader recognises by a fingerprint.
+They can be published even if the text's licence forbids sharing it. Instead of its distance, each word has the rank of
+the distance in the sentence: 0 is the smallest, and equal distances share a rank. So every rule builds the same tree
+from ranks as from distances. The reader supplies the text, which is checked by a fingerprint.
 
 A file is compressed by xz. Its first line is JSON: `format`, `version`, `num_sentences`, `fingerprint` (of the words),
-`bytes` of a rank, `layers`, `parse_layer`, `model` and `branching_bias` as in `tree_files.py`. Then come the number of
-words of each sentence (4 bytes, little-endian), and for each layer the ranks of all words in order.
+`bytes` (per rank), and `layers`, `parse_layer`, `model` and `branching_bias` as in `tree_files.py`. Then follow the
+number of words of each sentence (4 bytes, little-endian), and for each layer the ranks of all words in order.
 """
 
 import json
@@ -24,10 +24,7 @@ FORMAT, VERSION = "onlstm_hf ranks of syntactic distances", 1
 
 
 def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
-    """Writes a file from which `read_rank_file` makes the same trees; one of the same name is replaced.
-
-    Equal content gives equal bytes.
-    """
+    """Writes or replaces a file from which `read_rank_file` rebuilds the trees. Equal content gives equal bytes."""
     lengths = np.array([len(words) for words in stored.sentences], dtype="<u4")
     dtype = np.dtype("u1" if lengths.max(initial=0) <= 256 else "<u4")
     header = {
@@ -50,7 +47,7 @@ def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
 
 
 def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
-    """Reads what `write_rank_file` wrote, beside the text.
+    """Reads a file of `write_rank_file`, given its text.
 
     Args:
         path: the file.
@@ -61,15 +58,15 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is another kind of file, of a later version, or damaged, or if the text is another one.
+        ValueError: if the file is damaged or has another format or version, or if it belongs to another text.
     """
     header, content = read_header(path, "ranks", FORMAT, VERSION)
-    found = fingerprint(map(" ".join, sentences))
-    if found != header.get("fingerprint"):
+    text_fingerprint = fingerprint(map(" ".join, sentences))
+    if text_fingerprint != header.get("fingerprint"):
         raise ValueError(
             f"{path} has the trees of another text: {header.get('num_sentences')} sentences with the fingerprint "
-            f"{header.get('fingerprint')}, and not {len(sentences)} with {found}. Give the text that it was made "
-            "with, and the model whose tokenizer split it (--tokenizer)"
+            f"{header.get('fingerprint')}, not {len(sentences)} with {text_fingerprint}. Give the text that it was "
+            "made from, and the model whose tokenizer split it (--tokenizer)"
         )
     try:
         count, layers = header["num_sentences"], header["layers"]
@@ -87,10 +84,10 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
 
 
 def read_trees_of_text(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
-    """The trees of a text from either kind of file: one of ranks, or one of trees (`tree_files.py`).
+    """Reads the trees of a text from a file of ranks, or from a file of trees (`tree_files.py`).
 
     Args:
-        path: the file; that of ranks has the suffix `.ranks.xz`.
+        path: the file; a file of ranks has the suffix `.ranks.xz`.
         sentences: the words of each sentence of the text.
 
     Raises:
@@ -101,5 +98,5 @@ def read_trees_of_text(path: str | os.PathLike, sentences: Sequence[Sequence[str
         return read_rank_file(path, sentences)
     stored = read_tree_file(path)
     if stored.sentences != [tuple(words) for words in sentences]:
-        raise ValueError(f"{path} has the trees of another text, or of one that is split into other words")
+        raise ValueError(f"{path} has the trees of another text, or of the same text split into other words")
     return stored

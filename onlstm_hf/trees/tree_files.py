@@ -1,13 +1,12 @@
-"""Files of the trees that a model gives the sentences of a treebank: what is left of a run without its weights.
+"""Files of a model's trees of a treebank, which allow an evaluation without the model's weights.
 
-A file is JSON lines compressed by xz. The first line says what it is: `format`, `version`, `num_sentences`, `layers`
-(counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (which of them the
-model's `parse` takes) and `model`, whatever is to be known of the model. Every other line is one sentence: its
-`words`, and its `distances`, a list of numbers for each of the layers.
+A file is JSON lines compressed by xz. The first line is the header: `format`, `version`, `num_sentences`, `layers`
+(counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (the default layer of the
+model's `parse`) and `model`, the metadata of the model. Each other line is a sentence: its `words`, and its
+`distances`, a list of numbers per layer.
 
-The distances of a model make the trees of any branching bias. The trees of a grammar come from no distances: they are
-stored as distances from which one rule makes them, and the header names this rule as `branching_bias`. Readers then
-use it, whatever rule they use for other files.
+From a model's distances, trees with any branching bias can be built. Trees of a grammar are stored as distances, too,
+but only one rule rebuilds them: the header names it as `branching_bias`, and readers must use it.
 """
 
 import json
@@ -24,24 +23,24 @@ from .distances import tree_from_distances
 from .induced_tree import InducedTree
 
 FILE_NAME = "trees.jsonl.xz"  # in the folder of a training run
-# Files without a rule of their own have version 1.
+# Files without `branching_bias` have version 1.
 FORMAT, VERSION = "onlstm_hf syntactic distances", 2
-# Digits of a stored distance: the fewest, and those that tell any two floats apart.
+# Significant digits of a stored distance: the minimum, and a number that distinguishes any two floats.
 SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT = 4, 17
 
 
 @dataclass(frozen=True)
 class SentenceDistances:
-    """The syntactic distances that each layer of a model gives the words of sentences.
+    """Syntactic distances of the words of sentences, for each layer of a model.
 
     Attributes:
         sentences: the words of each sentence.
         by_layer: for each layer, counted from 0, the distances of each sentence's words. A model with the same
-            distances for all layers has one entry, `None`.
-        parse_layer: the layer that the model makes trees from by default; `None` where that is the only entry.
-        model: what is to be known of the model, as JSON can hold it.
-        branching_bias: the one rule that makes the right trees from these distances, where the trees did not come from
-            distances; `None` for the distances of a model.
+            distances for all layers has the single key `None`.
+        parse_layer: the layer from which the model builds trees by default; `None` if that is the only key.
+        model: metadata of the model, as JSON values.
+        branching_bias: for trees that did not come from distances, the only rule that rebuilds them; `None` for the
+            distances of a model.
     """
 
     sentences: list[tuple[str, ...]]
@@ -51,11 +50,11 @@ class SentenceDistances:
     branching_bias: str | None = None
 
     def trees(self, layer: int | None = None, branching_bias: str = "right") -> list[InducedTree]:
-        """The trees of one layer, by default of the one that the model makes trees from.
+        """Builds the trees of one layer.
 
         Args:
-            layer: counted from 0.
-            branching_bias: the rule, where the trees have none of their own.
+            layer: counted from 0; by default `parse_layer`.
+            branching_bias: the rule; ignored if the file names its own.
 
         Raises:
             ValueError: if there is no such layer, or the bias is unknown (see `tree_from_distances`).
@@ -71,9 +70,9 @@ class SentenceDistances:
 
 
 def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
-    """Writes a file from which `read_tree_file` makes the same trees; one of the same name is replaced.
+    """Writes or replaces a file from which `read_tree_file` rebuilds the trees. Equal content gives equal bytes.
 
-    Distances are rounded, but never so far that two of one sentence become equal. Equal content gives equal bytes.
+    Distances are rounded, but different distances of a sentence stay different (`rounded`).
     """
     header = {
         "format": FORMAT,
@@ -94,30 +93,30 @@ def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
 
 
 def rounded(distances: Sequence[float]) -> list[float]:
-    """The distances of a sentence, each with as few significant digits as tell it apart from the other ones.
+    """Rounds each distance of a sentence to the fewest significant digits that distinguish it from the others.
 
-    None has fewer than `SIGNIFICANT_DIGITS`. The order stays: what rounds to another value than its neighbour's with
-    few digits is on the same side of it with more.
+    At least `SIGNIFICANT_DIGITS` digits are kept. Rounding keeps the order: a distance with more digits stays on the
+    same side of its neighbour's rounded value.
     """
     short: dict[float, float] = {}
     for digits in range(SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT + 1):
-        sharing: dict[float, set[float]] = {}
+        by_rounded: dict[float, set[float]] = {}
         for distance in distances:
-            sharing.setdefault(float(f"{distance:.{digits}g}"), set()).add(distance)
-        for value, same in sharing.items():
-            if len(same) == 1:
-                short.setdefault(same.pop(), value)
+            by_rounded.setdefault(float(f"{distance:.{digits}g}"), set()).add(distance)
+        for value, originals in by_rounded.items():
+            if len(originals) == 1:
+                short.setdefault(originals.pop(), value)
         if len(short) == len(set(distances)):
             break
     return [short[distance] for distance in distances]
 
 
 def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
-    """Reads what `write_tree_file` wrote.
+    """Reads a file of `write_tree_file`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is another kind of file, of a later version, or damaged.
+        ValueError: if the file is damaged, or has another format or a later version.
     """
     header, content = read_header(path, "trees", FORMAT, VERSION)
     try:

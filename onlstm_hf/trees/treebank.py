@@ -1,4 +1,4 @@
-"""Gold trees from Penn-style treebanks (`.mrg` files, or bracket strings from any other place)."""
+"""Gold trees from Penn-style treebanks: `.mrg` files or bracket strings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .induced_tree import InducedTree
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
 EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
-# Spellings of digits.
+# Values of `Preprocessing.digits`.
 DIGITS = ("runs", "numbers", "keep")
-# Labels of brackets around a whole tree, in upper or lower case, which are no constituents.
+# Labels of root brackets, in upper or lower case, that are no constituents.
 ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
 NEED_LABELS = (
     "gold trees need labels (`onlstm-hf compare --preset unlabelled` takes trees without them, "
@@ -31,20 +31,23 @@ NEED_LABELS = (
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Rules for a treebank: which leaves are words, and how words and labels are written.
+    """Rules that choose the words of a treebank and normalise words and labels.
 
-    The defaults are the protocol of the papers on the Wall Street Journal: no punctuation, currency signs and empty
+    The defaults are the papers' protocol for the Wall Street Journal: no punctuation, currency signs and empty
     elements, lower case, and `N` for each run of digits (`1.5` becomes `N.N`).
 
     Args:
-        dropped_tags: leaves with these tags are dropped. `EMPTY_ELEMENT_TAGS` keeps the punctuation; another language
-            has its own tags, `{"PU", "-NONE-"}` for instance in the Chinese Treebank.
+        dropped_tags: leaves with these tags are dropped. `EMPTY_ELEMENT_TAGS` keeps the punctuation. Other treebanks
+            have other tags, such as `{"PU", "-NONE-"}` in the Chinese Treebank.
         lowercase: whether words are lower-cased.
-        digits: `"runs"` writes `N` for each run of digits, as the authors' code does for parsing; `"numbers"` writes
-            `N` for words that are numbers as a whole (`1.5`, `2,700`, `1\\/2`) and leaves others (`10-year`), as in
-            the Penn Treebank text for language modelling; `"keep"` changes nothing.
-        function_tag_separators: what follows one of these characters in a label is dropped: `NP-SBJ-1` and `NP=2`
-            become `NP`. The empty string keeps the labels as they stand.
+        digits: `"runs"` replaces each run of digits by `N`, like the authors' code for parsing. `"numbers"` replaces
+            only words that are numbers (`1.5`, `2,700`, `1\\/2`, not `10-year`), like the Penn Treebank text for
+            language modelling. `"keep"` changes nothing.
+        function_tag_separators: labels are cut at the first of these characters: `NP-SBJ-1` and `NP=2` become `NP`.
+            The empty string keeps labels unchanged.
+
+    Raises:
+        ValueError: if a field has another type or value.
     """
 
     dropped_tags: frozenset[str] = PUNCTUATION_TAGS | CURRENCY_TAGS | EMPTY_ELEMENT_TAGS
@@ -65,7 +68,7 @@ class Preprocessing:
             raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
 
     def word(self, text: str) -> str:
-        """The word for a leaf's text."""
+        """Normalises the text of a leaf."""
         if self.lowercase:
             text = text.lower()
         if self.digits == "runs":
@@ -75,20 +78,20 @@ class Preprocessing:
         return text
 
     def label(self, text: str) -> str:
-        """The label without its function tags."""
+        """Removes the function tags of a label."""
         separators = [text.find(separator) for separator in self.function_tag_separators]
         return text[: min((position for position in separators if position > 0), default=len(text))]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, which `Preprocessing.from_dict` reads."""
+        """Returns JSON values, which `Preprocessing.from_dict` reads."""
         return asdict(self) | {"dropped_tags": sorted(self.dropped_tags)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
-        """The inverse of `to_dict`; what is missing is as in the papers' protocol.
+        """Reverses `to_dict`; missing fields follow the papers' protocol.
 
         Raises:
-            ValueError: for an unknown field or a value that a field cannot have.
+            ValueError: for an unknown field or an invalid value.
         """
         unknown = sorted(set(values) - {item.name for item in fields(cls)})
         if unknown:
@@ -96,10 +99,10 @@ class Preprocessing:
         return cls(**values)
 
 
-# Keeps every leaf as a word, and words and labels as they are written.
+# Keeps every leaf as a word, and words and labels unchanged.
 AS_WRITTEN = Preprocessing(dropped_tags=frozenset(), lowercase=False, digits="keep", function_tag_separators="")
-# By name: the papers' protocol; the tags of the Chinese Treebank; punctuation with the tag of Universal Dependencies,
-# in any language; and trees all of whose leaves are words.
+# The papers' protocol, the tags of the Chinese Treebank, the punctuation tag of Universal Dependencies for any
+# language, and trees without anything to drop.
 PRESETS = {
     "ptb": Preprocessing(),
     "ctb": Preprocessing(dropped_tags=frozenset({"PU"}) | EMPTY_ELEMENT_TAGS, lowercase=False, digits="keep"),
@@ -109,23 +112,23 @@ PRESETS = {
 
 
 def preprocessing_of(
-    preset: str | None, known: Mapping[str, Any] | None = None, **changes: Iterable[str] | bool | str | None
+    preset: str | None, of_model: Mapping[str, Any] | None = None, **overrides: Iterable[str] | bool | str | None
 ) -> Preprocessing:
     """Returns the preprocessing of a treebank for a model.
 
     Args:
         preset: one of `PRESETS`, or `None`.
-        known: without a preset, what the model's configuration says (`treebank_preprocessing`); the papers' protocol
-            where it says nothing.
-        changes: fields of `Preprocessing` that are otherwise, but for those that are `None`.
+        of_model: `treebank_preprocessing` of the model's configuration, used without a preset. Missing fields follow
+            the papers' protocol.
+        overrides: overrides of the fields; `None` means unchanged.
 
     Raises:
-        ValueError: for an unknown preset, or an unknown field or value.
+        ValueError: for an unknown preset, an unknown field or an invalid value.
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")
-    values = dict(known or {}) if preset is None else PRESETS[preset].to_dict()
-    return Preprocessing.from_dict(values | {name: value for name, value in changes.items() if value is not None})
+    values = dict(of_model or {}) if preset is None else PRESETS[preset].to_dict()
+    return Preprocessing.from_dict(values | {name: value for name, value in overrides.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -133,10 +136,9 @@ class GoldTree:
     """The words of a sentence and its labelled constituents.
 
     Attributes:
-        words: the words, preprocessed.
-        constituents: `(label, start, end)` for every labelled bracket over two words or more, `words[start:end]`.
-            They are ordered as their brackets open; brackets over the same words (`(S (VP ...))`) are all there,
-            the outer one first.
+        words: the preprocessed words.
+        constituents: `(label, start, end)` of each labelled bracket over two words or more, `words[start:end]`, in the
+            order of opening brackets. Brackets over the same words, `(S (VP ...))`, are all included.
 
     Raises:
         ValueError: for a constituent outside the sentence or of one word, and for constituents that cross.
@@ -161,18 +163,16 @@ class GoldTree:
     def from_bracket(cls, text: str, preprocessing: Preprocessing | None = None) -> GoldTree:
         """Reads one labelled tree, for instance `( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat)) (. .)) )`.
 
-        Words may also stand without a tag beside others: `(S (NP the cat) sat)`. An outermost bracket without a
-        label is no constituent, nor are outermost ones with one of `ROOT_LABELS`. Words stand as they are written
-        (`-LRB-`), but for codes of characters such as `\\u0020`.
+        Words may also be untagged: `(S (NP the cat) sat)`. Root brackets without a label or with one of `ROOT_LABELS`
+        are no constituents. Escapes such as `-LRB-` are kept, except character codes such as `\\u0020`.
 
         Args:
             text: the tree.
-            preprocessing: which leaves are words and how they are written; the papers' protocol by default.
+            preprocessing: rules for words and labels; the papers' protocol by default.
 
         Raises:
-            ValueError: if the text is not exactly one tree, if the tree looks unlabelled, as `(the (old cat))` does,
-                with the place of a label that has no word, and if leaves are numbered (`0=is`) as in discontinuous
-                trees.
+            ValueError: if the text is not exactly one tree, the tree looks unlabelled, `(the (old cat))`, a label has
+                no word (with its position), or leaves are numbered as in discontinuous trees (`0=is`).
         """
         nodes = list(read_brackets(text))
         if len(nodes) != 1:
@@ -183,31 +183,28 @@ class GoldTree:
 
     @classmethod
     def from_nltk(cls, tree: Any, preprocessing: Preprocessing | None = None) -> GoldTree:
-        """Takes the nodes of an `nltk.Tree`, whose leaves may have spaces and brackets; see `from_bracket`.
+        """Converts an `nltk.Tree`, whose leaves may contain spaces and brackets; see `from_bracket`.
 
         Raises:
-            ValueError: if it has a node without a label or without words, or a leaf that is no word.
+            ValueError: if a node has no label or no words, or a leaf is no word.
         """
         (root,) = read_brackets(write_nltk_tree(tree))
         return _gold_tree(root, preprocessing or Preprocessing())
 
     def spans(self) -> list[tuple[int, int]]:
-        """Constituents of at least two words without their labels, the whole sentence included, each once.
-
-        Sorted by start, longer ones first, as those of an [`InducedTree`].
-        """
+        """Returns the unlabelled constituents without duplicates, as `InducedTree.spans` does."""
         whole_sentence = {(0, len(self.words))} if len(self.words) > 1 else set()
         spans = whole_sentence.union((start, end) for _, start, end in self.constituents)
         return sorted(spans, key=lambda span: (span[0], -span[1]))
 
     def to_nested(self) -> list | str:
-        """The tree without labels: a word is a string, a constituent a list."""
+        """Returns the unlabelled tree as nested lists of words."""
         return InducedTree.from_spans(self.words, self.spans()).to_nested()
 
     def to_bracket(self) -> str:
-        r"""The tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
+        r"""Returns the tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
 
-        White space and brackets in words and labels are written as `\u0020`, see `escape_leaf`.
+        White space and brackets in words and labels are escaped as `\u0020`, see `escape_leaf`.
 
         Raises:
             ValueError: if a word or label is empty.
@@ -227,15 +224,14 @@ def read_treebank(
     """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
 
     Args:
-        paths: a file, a folder (its `.mrg` files, also in folders below, sorted by path), or several. A file whose
-            name ends in `.gz` is decompressed.
-        preprocessing: which leaves are words and how they are written; the papers' protocol by default. A sentence
-            without any word keeps its place as a tree of no words.
+        paths: one or several files or folders. Of a folder, all `.mrg` and `.mrg.gz` files are read, recursively and
+            sorted by path. Files with the suffix `.gz` are decompressed.
+        preprocessing: rules for words and labels; the papers' protocol by default. A sentence without words is kept as
+            an empty tree.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
-        ValueError: if a file is not UTF-8, holds no tree, its brackets do not match (with the line), or its trees look
-            unlabelled.
+        ValueError: if a file is not UTF-8, has no tree, has unbalanced brackets (with the line) or unlabelled trees.
     """
     preprocessing = preprocessing or Preprocessing()
     trees = []
@@ -250,17 +246,17 @@ def read_treebank(
 
 
 def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
-    """The files that `read_treebank` reads, in their order; arguments and errors are its own."""
+    """Returns the files that `read_treebank` reads, in order; for arguments and errors see there."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     return [file for path in paths for file in _files_of(Path(path))]
 
 
 def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
-    """Reads one gold tree from each string, for instance from a column of a dataset: `dataset["tree"]`.
+    """Reads one gold tree from each string, for instance of a dataset's column.
 
     Raises:
-        ValueError: if a string is not exactly one labelled tree, with its position.
+        ValueError: if a string is not exactly one labelled tree; it names the position.
     """
     trees = []
     for position, text in enumerate(texts):
@@ -284,7 +280,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def read_bracket_file(path: Path) -> list[BracketNode]:
-    """The trees of a file with all their leaves; errors are those of `read_treebank`."""
+    """Reads the trees of a file with all leaves; for errors see `read_treebank`."""
     content = path.read_bytes()
     if path.suffix.lower() == ".gz":
         try:
@@ -301,8 +297,8 @@ def read_bracket_file(path: Path) -> list[BracketNode]:
 def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
     """Raises a `ValueError` for trees whose labels look like words: `(the (old cat))` has the form of `(NP (NN cat))`.
 
-    Labels are sure if a labelled bracket holds several brackets, or if unlabelled trees do not have such a root.
-    Otherwise none may be spelt like a word, without capitals after its first letter.
+    Labels are certain after a root such as `( (S ...) )` or `(ROOT ...)`, or if a labelled bracket consists of several
+    brackets. Otherwise no label may look like a word, without capitals after its first letter.
     """
     labels: list[str] = []
     nodes = list(roots)
@@ -324,7 +320,7 @@ def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
 
 def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
     words: list[str] = []
-    leaves: list[str] = []  # as they are written, those that are no words among them
+    leaves: list[str] = []  # all leaves as written, also those that are dropped
     closed: list[tuple[str, int, int]] = []
     open_brackets: list[tuple[str | None, int, Iterator[BracketNode | str]]] = [(None, 0, iter([root]))]
     while open_brackets:
@@ -345,11 +341,11 @@ def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
             is_root = len(open_brackets) == 1
             if child.label is None and not is_root:
                 raise child.error(f"{NEED_LABELS}; there is none")
-            # Above it there is nothing but brackets that are no constituents.
+            # True if it and all brackets around it are no constituents.
             wraps_tree = label is None and (child.label is None or child.label.upper() in ROOT_LABELS)
             if not child.children and not (is_root and wraps_tree):
                 raise child.error(f"the label {child.label!r} has no word; expected (TAG word)")
             open_brackets.append((None if wraps_tree else child.label, len(words), iter(child.children)))
     refuse_discontinuous(leaves, root)
-    # Brackets over the same words, whose order GoldTree keeps, close from the inside out.
+    # Inner brackets close first, but of brackets over the same words GoldTree expects the outer one first.
     return GoldTree(tuple(words), tuple(closed[::-1]))
