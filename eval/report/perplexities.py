@@ -13,7 +13,7 @@ from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures
 from onlstm_hf.scoring.coverage import unknown_words
-from onlstm_hf.text.word_alignment import kept_words
+from onlstm_hf.text.word_alignment import tokenizer_words
 
 PUBLISHED = central_figures(LANGUAGE_MODELLING)
 # Columns of the table and their number formats.
@@ -34,7 +34,7 @@ def score_tokens(
     )
     scores = {}
     for name, lines in texts.items():
-        kept = [kept_words(tokenizer, line) for line in lines]  # without punctuation that the tokenizer drops
+        kept = [tokenizer_words(tokenizer, line) for line in lines]  # without punctuation that the tokenizer drops
         written = [
             line if len(words) == len(line.split()) else " ".join(words)
             for line, words in zip(lines, kept, strict=True)

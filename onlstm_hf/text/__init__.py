@@ -1,1 +1,1 @@
-"""From text to the tokens of a model and back: tokenizers, the words of tokens, and spelling."""
+"""Tokenizers, sentence splitting, and the alignment of tokens with words."""

@@ -1,4 +1,4 @@
-"""The texts that a tokenizer is built of: files, strings or rows of a dataset."""
+"""Sources of text for building a tokenizer: files, strings or rows of a dataset."""
 
 import os
 import re
@@ -11,19 +11,19 @@ from ..utils.files import read_text_file
 # Pieces of long lines end with a word.
 _PIECE_LENGTH = 1_000_000
 _PIECE = re.compile(rf"(?s).{{1,{_PIECE_LENGTH}}}[^ ]*")
-# Names of text files. Words such as "and/or", "U.S" and "3.5" are none.
+# Names of text files, unlike words such as "and/or", "U.S" and "3.5".
 _TEXT_FILE = re.compile(r"\S*\.(?:txt|text|tok|tokens|raw|train|valid|dev|test|md)")
 
 
 def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> Iterator[str]:
-    """The texts of a source, a line or a row at a time.
+    """Yields the texts of a source, one line or row at a time.
 
     Args:
         source, text_column: see `build_word_tokenizer`.
 
     Raises:
         FileNotFoundError: A file does not exist.
-        ValueError: The text is not UTF-8, or the source has no texts in that column.
+        ValueError: A file is not UTF-8 or has no words, or the source has no text in that column.
     """
     if isinstance(source, Mapping):
         raise ValueError(f"the source has several splits ({', '.join(map(str, source))}); choose one of them")
@@ -47,14 +47,14 @@ def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> 
 
 
 def _are_file_names(items: Sequence[Any]) -> bool:
-    """Returns whether all items are strings, and the first is a file or all are named as files of text are."""
+    """Returns whether all items are strings, and the first is a file or all have suffixes of text files."""
     if not items or not all(isinstance(item, str) for item in items):
         return False
     return os.path.isfile(items[0]) or all(_TEXT_FILE.fullmatch(item) for item in items)
 
 
 def _read_pieces(path: Path) -> Iterator[str]:
-    """Yields a file's lines, long ones in pieces: a tokenizer needs many times the memory of the text it is given."""
+    """Yields a file's lines, long ones in pieces, as a tokenizer needs many times the memory of its input."""
     if not path.is_file():
         raise FileNotFoundError(f"no text file at {path}; text itself is a list or another iterable of strings")
     for line in read_text_file(path):

@@ -1,8 +1,6 @@
-"""Tokenizers built from text: of words or characters (`build_word_tokenizer`), or of parts of words
-(`build_subword_tokenizer`).
+"""Tokenizers built from text: words or characters (`build_word_tokenizer`), subwords (`build_subword_tokenizer`).
 
-The result is an ordinary `PreTrainedTokenizerFast`: it is saved, loaded, padded and batched as any other tokenizer,
-and needs nothing of this package once it has been saved.
+The result is an ordinary `PreTrainedTokenizerFast`. Once saved, it does not need this package.
 """
 
 import json
@@ -20,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from .sources import read_source
 from .word_splitting import SIGNS, word_splitter
 
-# Stands before each part of a word but its first.
+# Prefix of each subword that does not begin a word.
 _CONTINUES = "##"
 
 
@@ -43,50 +41,46 @@ def build_word_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Builds a tokenizer whose vocabulary is the words (or characters) of a text.
 
-    The ids are `eos_token`, `unk_token`, `pad_token`, then the words by falling count; words of equal count are in the
-    order of their code points, so that the same text always gives the same ids. The three special tokens are also
-    recognised where they are written in the text (`<unk>` in the Penn Treebank files). The tokenizer never adds
-    `eos_token` by itself: whoever builds the training stream or parses a sentence does.
+    The ids are `eos_token`, `unk_token`, `pad_token`, then the words by decreasing count. Ties are sorted by code
+    points, so the same text always gives the same ids. Special tokens are also recognised in the text (`<unk>` in the
+    Penn Treebank files). The tokenizer never adds `eos_token`: the training stream and `parse` add it.
 
-    Offsets refer to the text as it was given, before normalisation. The one limit is `digits_to_n`: a normalizer gives
-    an `N` that stands for several characters the place of the last of them
-    (`onlstm_hf.text.word_alignment.word_offsets` gives that of the whole number).
+    Offsets refer to the original text, with one exception: the offsets of an `N` of `digits_to_n` cover only the last
+    character of the number (`onlstm_hf.text.word_alignment.word_offsets` returns those of the whole number).
 
     Args:
-        source: A text file, a list of text files (both read as a stream), an iterable of strings, or a dataset of the
-            `datasets` library, whose `text_column` is read. Strings of a list or tuple are file names where the first
-            of them is an existing file, or all of them end as names of text files do (`.txt`, `.tokens`, ...).
-        vocabulary: In place of `source`, the words in the order of their ids, or a mapping from words to ids
-            0, 1, 2, ... It is kept as it is; special tokens that it lacks are added at its end.
-        vocab_size: The largest number of ids, special tokens included. Unlimited by default.
-        min_count: Words seen fewer times are left out.
-        lowercase: Lower-case the text. With `digits_to_n`, the number symbol `N` written in a text is kept.
-        digits_to_n: Write `N` for each word that is a number, as the Penn Treebank language-modelling text does: 61,
-            9.8, 1,000, 1/2, 1986-87 and 3:15, but not 1990s or 30-year. Also as there, `%` is written `N`: "5 %" is
-            "N N".
-        drop_punctuation: Leave out words that have neither a letter nor a digit, as the Penn Treebank text for
-            language modelling does; with "treebank" all but the signs `$ & # '` where the vocabulary has them. With
-            "whitespace" also marks at either end of a word, and the full stop at the end of a text. In a sentence that
-            is given as a list of words they are unknown words.
-        split: "whitespace": words are what white space separates. "treebank": splits ordinary English text as the
-            Penn Treebank does: punctuation and clitics are taken off (`do n't`, `John 's`), a period stays with an
-            abbreviation. Curly apostrophes count as straight ones, a pound sign is `#`, and a slash within a word is
-            `\\/`, as there. "characters": each character is a token, the space included.
-        text_column: The column of a dataset that holds the text.
-        eos_token: Ends a sentence or document; it is also the tokenizer's `bos_token`.
-        unk_token: Stands for every word outside the vocabulary.
-        pad_token: Pads batches. It may equal `eos_token`, and None leaves it out.
-        token_type_ids: Also say of each token whether it is of the first or the second text of a pair, as classifiers
-            of pairs need to know.
-        padding_side: Where batches are padded: "right", or "left", which Transformers asks for before `generate`. The
-            models of this package compute the same on either side.
+        source: A text file, a list of text files, an iterable of strings, or a dataset of the `datasets` library, of
+            which `text_column` is read. Strings of a list or tuple are file names if the first of them is an existing
+            file, or if all have suffixes of text files (`.txt`, `.tokens`, ...).
+        vocabulary: Instead of `source`, the words in the order of their ids, or a mapping from words to ids
+            0, 1, 2, ... Missing special tokens are appended.
+        vocab_size: The maximum number of ids, special tokens included. Unlimited by default.
+        min_count: Words with a lower count are out of vocabulary.
+        lowercase: Lower-case the text. With `digits_to_n`, an `N` in the text is kept as the number symbol.
+        digits_to_n: Replace words that are numbers by `N`, as in the Penn Treebank text for language modelling: 61,
+            9.8, 1,000, 1/2, 1986-87 and 3:15, but not 1990s or 30-year. `%` also becomes `N`: "5 %" is "N N".
+        drop_punctuation: Drop words without a letter or digit, as in the Penn Treebank text for language modelling.
+            "treebank" keeps the signs `$ & # '` that are in the vocabulary. "whitespace" also drops marks at either
+            end of a word, and the full stop at the end of a text. In a list of words, such words are unknown.
+        split: "whitespace": white space separates words.
+            "treebank": splits English text like the Penn Treebank, with punctuation and clitics as words (`do n't`,
+            `John 's`) and periods of abbreviations kept. Curly apostrophes become straight, a pound sign becomes `#`,
+            and a slash within a word `\\/`.
+            "characters": each character is a token, also the space.
+        text_column: The dataset column with the text.
+        eos_token: Ends a sentence or document; also the tokenizer's `bos_token`.
+        unk_token: Replaces words that are out of vocabulary.
+        pad_token: Pads batches. It may equal `eos_token`; None means no such token.
+        token_type_ids: Also return token type ids (first or second text), which classifiers of pairs need.
+        padding_side: "right", or "left", which Transformers requires for `generate`. The models of this package
+            compute the same with both.
 
     Returns:
-        The tokenizer. `decode` joins words with single spaces and characters with nothing.
+        The tokenizer. `decode` joins words with single spaces, and characters without.
 
     Raises:
         FileNotFoundError: A file of `source` does not exist.
-        ValueError: The text is empty or not UTF-8, or an argument is out of its range.
+        ValueError: The text is empty or not UTF-8, or an argument is out of range.
     """
     if (source is None) == (vocabulary is None):
         raise ValueError("give either a source to take the vocabulary from, or the vocabulary itself")
@@ -142,34 +136,33 @@ def build_subword_tokenizer(
     pad_token: str | None = "<pad>",
     padding_side: str = "right",
 ) -> PreTrainedTokenizerFast:
-    """Builds a tokenizer of parts of words, so that few words of a language are unknown.
+    """Builds a subword tokenizer, so that few words are out of vocabulary.
 
-    The words are those of `build_word_tokenizer` with the same arguments, and no part goes beyond one of them: the
-    models' trees are over words as before (`onlstm_hf.text.word_alignment`). A part that does not begin its word is
-    written with `##` before it. Only a word with a character that the text does not have, or that is too rare to fit,
-    has the unknown token. The same text always gives the same ids.
+    Words are defined as in `build_word_tokenizer`, and no subword crosses a word boundary, so the leaves of trees are
+    still words (`onlstm_hf.text.word_alignment`). Subwords that do not begin a word have the prefix `##`. Only words
+    with a character that is not in the vocabulary have the unknown token. The same text always gives the same ids.
 
     Args:
         source, lowercase, digits_to_n, drop_punctuation, text_column, eos_token, unk_token, pad_token, padding_side:
             See `build_word_tokenizer`.
-        parts: "bpe": byte-pair encoding over characters (Sennrich et al., 2016): parts that often stand together
-            become one, until there are `vocab_size`. "characters": each character of a word is a part.
-        vocab_size: The largest number of ids, special tokens included. Single characters come first, by falling count;
-            one that also begins words has two ids.
-        min_count: Parts that stand together fewer times do not become one.
+        parts: "bpe": byte-pair encoding over characters (Sennrich et al., 2016), with merges until there are
+            `vocab_size` ids. "characters": each character of a word is a subword.
+        vocab_size: The maximum number of ids, special tokens included. Single characters come first, by decreasing
+            count; a character has separate ids at the beginning of words and within them.
+        min_count: The minimum count of a pair of subwords to be merged.
         split: "whitespace" or "treebank".
 
     Returns:
-        The tokenizer. `decode` joins the parts of words.
+        The tokenizer. `decode` joins the subwords of words.
 
     Raises:
         FileNotFoundError: A file of `source` does not exist.
-        ValueError: The text is empty or not UTF-8, or an argument is out of its range.
+        ValueError: The text is empty or not UTF-8, or an argument is out of range.
     """
     if parts not in ("bpe", "characters"):
         raise ValueError(f"unknown parts {parts!r}; choose 'bpe' or 'characters'")
     if split == "characters":
-        raise ValueError("words that are characters have no parts; choose another split, or build_word_tokenizer")
+        raise ValueError("words that are characters have no subwords; choose another split, or build_word_tokenizer")
     special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
     rule = partial(
         word_splitter,
@@ -183,7 +176,7 @@ def build_subword_tokenizer(
     word_counts = _word_counts(backend, _without(special_tokens, read_source(source, text_column)))
     if not word_counts:
         raise ValueError("the source has no word: is the text empty?")
-    backend.model = _parts_of_words(word_counts, special_tokens, unk_token, vocab_size, min_count, parts == "bpe")
+    backend.model = _subword_model(word_counts, special_tokens, unk_token, vocab_size, min_count, parts == "bpe")
     backend.pre_tokenizer = rule(signs=_known_signs(backend.get_vocab())).pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix=_CONTINUES, cleanup=False)
     backend.add_special_tokens(special_tokens)
@@ -207,7 +200,7 @@ def _special_tokens(
 
 
 def _known_signs(words: Collection[str]) -> list[str]:
-    """The signs that a vocabulary has; any other one is punctuation."""
+    """Returns the signs that are in the vocabulary; the others count as punctuation."""
     return [sign for sign in SIGNS if sign in words]
 
 
@@ -227,7 +220,7 @@ def _wrapped(
 
 
 def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[str]:
-    """Yields the text between special tokens."""
+    """Yields the pieces of text between special tokens."""
     special_token = re.compile("|".join(map(re.escape, special_tokens)))
     return (piece for text in texts for piece in special_token.split(text))
 
@@ -235,7 +228,7 @@ def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[st
 def _words_by_count(
     backend: Tokenizer, texts: Iterable[str], special_tokens: Sequence[str], min_count: int
 ) -> list[str]:
-    """Splits texts exactly as `backend` will, and orders the words by falling count, then by code points."""
+    """Splits texts as `backend` does, and returns the words by decreasing count, then by code points."""
     trainer = trainers.WordLevelTrainer(vocab_size=sys.maxsize, min_frequency=min_count, show_progress=False)
     backend.train_from_iterator(_without(special_tokens, texts), trainer)
     ids = backend.get_vocab()
@@ -250,7 +243,7 @@ def _word_counts(splitter: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     return counts
 
 
-def _parts_of_words(
+def _subword_model(
     word_counts: Mapping[str, int],
     special_tokens: Sequence[str],
     unk_token: str,
@@ -278,13 +271,13 @@ def _parts_of_words(
 def _merges(
     word_counts: Mapping[str, int], characters: Sequence[str], num_parts: int, min_count: int
 ) -> list[tuple[str, str]]:
-    """The pairs of parts that become one, in order, until there are `num_parts` new ones.
+    """Returns the BPE merges, in order, until there are `num_parts` new subwords.
 
-    The trainer breaks ties by ids, and gives ids to characters in no fixed order unless they are special tokens. It
-    also has each character as the first of a word, whether there is such a word or not.
+    The trainer breaks ties by ids. As only special tokens have ids in a fixed order, all characters are passed as
+    special tokens. They include each character without `##`, even if no word begins with it, as the trainer adds it.
     """
-    known = set(characters)
-    words = [word for word in word_counts if known.issuperset(_characters(word))]
+    vocabulary = set(characters)
+    words = [word for word in word_counts if vocabulary.issuperset(_characters(word))]
     parts = list(dict.fromkeys([*characters, *sorted(set("".join(words)))]))
     backend = Tokenizer(models.BPE(continuing_subword_prefix=_CONTINUES))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -300,7 +293,7 @@ def _merges(
 
 
 def _characters(word: str) -> list[str]:
-    """The parts of a word of one character each."""
+    """Splits a word into subwords of one character."""
     return [word[0], *(_CONTINUES + character for character in word[1:])]
 
 
@@ -312,6 +305,6 @@ def _ordered_words(vocabulary: Sequence[str] | Mapping[str, int]) -> list[str]:
     else:
         words = list(vocabulary)
         if len(set(words)) < len(words):
-            twice = next(word for index, word in enumerate(words) if word in words[:index])
-            raise ValueError(f"the vocabulary has the word {twice!r} more than once")
+            duplicate = next(word for index, word in enumerate(words) if word in words[:index])
+            raise ValueError(f"the vocabulary has the word {duplicate!r} more than once")
     return words

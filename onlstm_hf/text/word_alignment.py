@@ -1,6 +1,6 @@
-"""Words of the tokens, for any tokenizer of Transformers: word-level or subword, fast or slow.
+"""Alignment of tokens with words, for any tokenizer of Transformers: word-level or subword, fast or slow.
 
-A model gives a syntactic distance for each token, a tree is drawn over words; these functions say where the words are.
+A model returns a syntactic distance for each token, but the leaves of a tree are words.
 """
 
 import re
@@ -12,7 +12,7 @@ from unicodedata import category
 from tokenizers import PreTokenizedString, Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-# A number in a text, for which a normalizer wrote N.
+# A number that a normalizer replaced by N.
 _NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
 
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff"
@@ -21,21 +21,20 @@ _INVISIBLE = "\u00ad\u200b\u2060\ufeff"
 def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tuple[list[int], list[int]]:
     """Encodes a sentence that is split into words, without special tokens.
 
-    A word-level tokenizer looks up each word, as it stands or as its normalizer writes it, so that each is one token;
-    a word that its rule would cut or leave out is unknown.
+    A word-level tokenizer looks up each word, unchanged or normalised, so each word is one token. A word that its rule
+    would split or drop is unknown.
 
-    With any other tokenizer the ids are those of the text that has the words with single spaces between them, so that
-    a byte-level one sees the space before a word that it saw in training. A token belongs to the word of its first
-    visible character; one that has none (a space by itself) belongs to the word that follows. A word without any token
-    (an empty string, a control character that is stripped) gets the unknown token, or a copy of the token beside it
-    where the tokenizer has no unknown token.
+    Any other tokenizer encodes the words joined by single spaces, so a byte-level one sees the spaces as in training.
+    A token belongs to the word of its first visible character; a token of white space belongs to the next word. A word
+    without tokens (an empty string, a stripped control character) gets the unknown token, or a copy of the adjacent
+    token if the tokenizer has no unknown token.
 
     Args:
         tokenizer: Any tokenizer of Transformers.
         words: The words, in order.
 
     Returns:
-        The token ids, and for each token the index of its word. The indices never fall, and none is left out.
+        The token ids, and for each token the index of its word. The indices never decrease and include every word.
 
     Raises:
         ValueError: The tokenizer has no token for any of the words, and neither an unknown nor an end token.
@@ -53,16 +52,16 @@ def encode_sentence(
 ) -> tuple[list[str], list[int], list[int], list[tuple[int, int]]]:
     """Splits a sentence into words and encodes it, without special tokens.
 
-    The words of a tokenizer that was built here (`build_word_tokenizer`, `build_subword_tokenizer`) are those of its
-    own rule, so that it can separate punctuation and clitics, or characters, and leave punctuation out. With any other
-    tokenizer they are what white space separates.
+    A tokenizer of `build_word_tokenizer` or `build_subword_tokenizer` defines words by its own rule, which may split
+    off punctuation, clitics or characters, or drop punctuation. With any other tokenizer, white space separates words.
 
     Args:
         tokenizer: Any tokenizer of Transformers.
-        text: The sentence. Words are reported as they stand in it, neither normalised nor as the unknown token.
+        text: The sentence.
 
     Returns:
-        The words, the token ids, for each token the index of its word, and for each word its `(start, end)` in `text`.
+        The words as substrings of `text`, the token ids, the word index of each token, and the `(start, end)` of each
+        word.
 
     Raises:
         ValueError: See `encode_words`.
@@ -83,10 +82,10 @@ def encode_sentence(
 
 
 def word_offsets(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int, int]]:
-    """The `(start, end)` of each word of a text, see `encode_sentence`.
+    """Returns the `(start, end)` of each word of a text, see `encode_sentence`.
 
-    Tokens cannot say it: a number for which the normalizer writes N has the place of its last character, and special
-    and added tokens are found within words, too.
+    Token offsets are not enough: for a number that became N they cover only the last character, and special and added
+    tokens are also matched within words.
     """
     if not has_word_rule(tokenizer):
         return [match.span() for match in re.finditer(r"\S+", text)]
@@ -104,14 +103,15 @@ def word_offsets(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[in
 
 
 def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """The `(start, end)` of the marks before each word of a text, and of those after the last one.
+    """Returns the `(start, end)` of the marks before each word of a text, and of those after the last word.
 
-    Marks are what stands between the words. Repeated ones (`...`, `--`) count as one, and so do neighbouring symbols
-    such as the parts of an emoji. Brackets and directed quotation marks (`“`, `»`) stand alone, as each has a partner.
+    Marks are all visible characters between words. Repeated characters (`...`, `--`) are one mark, and so are adjacent
+    symbols such as the parts of an emoji. Brackets and directed quotation marks (`“`, `»`) are separate, as each has a
+    partner.
 
     Args:
         text: the text.
-        offsets: of its words.
+        offsets: the offsets of its words.
     """
 
     def kind(position: int) -> str:
@@ -131,27 +131,27 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
 
 
 def words_after_marks(text: str, offsets: Sequence[tuple[int, int]]) -> list[bool]:
-    """For each word of a text whether marks stand between it and the word before; `offsets` are those of its words."""
+    """Returns for each word, given the words' offsets, whether it follows a mark (see `mark_offsets`)."""
     return [bool(marks) for marks in mark_offsets(text, offsets)[:-1]]
 
 
 def unknown_words(
     tokenizer: PreTrainedTokenizerBase | None, input_ids: Sequence[int], word_indices: Sequence[int]
 ) -> list[bool]:
-    """For each word whether one of its tokens is the unknown token."""
+    """Returns for each word whether one of its tokens is the unknown token."""
     unknown = [False] * (word_indices[-1] + 1 if word_indices else 0)
     for token, word in zip(input_ids, word_indices, strict=True):
         unknown[word] |= token == getattr(tokenizer, "unk_token_id", None)
     return unknown
 
 
-def kept_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
-    """The words of a text as they stand in it, see `encode_sentence`."""
+def tokenizer_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
+    """Returns the words of a text as substrings, see `encode_sentence`."""
     return [text[start:end] for start, end in word_offsets(tokenizer, text)]
 
 
 def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Returns whether each token is a whole word (or a character, for a tokenizer of characters)."""
+    """Returns whether each token is a whole word, or a character for a tokenizer of characters."""
     return tokenizer.is_fast and type(tokenizer.backend_tokenizer.model).__name__ == "WordLevel"
 
 
@@ -208,7 +208,7 @@ def _encode_word_by_word(tokenizer: PreTrainedTokenizerBase, words: list[str]) -
 def _with_every_word(
     tokenizer: PreTrainedTokenizerBase, input_ids: list[int], word_indices: list[int], num_words: int
 ) -> tuple[list[int], list[int]]:
-    """Adds the unknown token for words without a token, or else a copy of the token before (or after) them."""
+    """Adds the unknown token for words without tokens; without one, a copy of the token before (or after) them."""
     without_token = set(range(num_words)).difference(word_indices)
     if not without_token:
         return input_ids, word_indices

@@ -1,26 +1,26 @@
-"""Rules that split a text into words and normalise them: the first half of every tokenizer that is built here.
+"""Rules that split a text into words and normalise them, for all tokenizers of this package.
 
-The rules are components of the library tokenizers, which a saved `tokenizer.json` carries. Their regular expressions
-are also valid in JavaScript (flag `u`), so that the same file splits text in a browser: no inline flags, no `\\b`,
-`\\d` and `\\X`, no possessive or atomic groups.
+The rules are components of the library tokenizers, so a saved `tokenizer.json` contains them. Their regular
+expressions are also valid in JavaScript (flag `u`), so that the browser can use the same file. They have no inline
+flags, no `\\b`, `\\d` and `\\X`, and no possessive or atomic groups.
 """
 
 from collections.abc import Collection
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-# A number as a whole word. These are the forms that the Penn Treebank language-modelling text writes as N (61, 9.8,
-# 1,000, 1\/2, 1986-87, 3:15); a word with anything else in it (1990s, 30-year, 13th) keeps its digits there.
+# A number as a whole word, in the forms that the Penn Treebank text for language modelling replaces by N: 61, 9.8,
+# 1,000, 1\/2, 1986-87, 3:15. Other words with digits (1990s, 30-year, 13th) are unchanged there.
 _NUMBER = r"\p{Nd}+(?:(?:\\?/|[-.,:])\p{Nd}+)*"
 
 
 def _any_case(words: str) -> str:
-    """A pattern for words that may have capitals: `mr dr` gives `[mM][rR]|[dD][rR]`."""
+    """Returns a case-insensitive pattern: `mr dr` gives `[mM][rR]|[dD][rR]`."""
     return "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in words.split())
 
 
-# Penn Treebank word splitting in one pattern, whose matches are the words. A period stays with an abbreviation and is
-# a mark elsewhere, so that a text of several sentences needs no splitting beforehand.
+# Penn Treebank word splitting in one pattern, whose matches are the words. A period belongs to an abbreviation, and is
+# a mark elsewhere. So a text of several sentences need not be split first.
 _LETTER_OR_DIGIT = r"[\p{L}\p{M}\p{N}]"
 _NO_FURTHER = rf"(?!{_LETTER_OR_DIGIT})"
 _JOINER = r"(?:\\?/|\.?-|[.&_@+]|(?<=\p{Nd})[,:](?=\p{Nd}))"
@@ -32,11 +32,11 @@ _ABBREVIATIONS = _any_case(
     "mme mo mr mrs ms msgr neb nev nov oct okla pa pfc ph pp prof pty pvt rep rev sen sens sept sgt sr st supt "
     "tenn univ va viz vol vols vs wis"
 )
-# Abbreviations that are words, too: at the end of a text the period is a full stop.
+# Abbreviations that are also words: at the end of a text, their period is a full stop.
 _AMBIGUOUS = _any_case("del ill mass mt ore wash")
-# Words of their own that are abbreviations before a number.
+# Words that are abbreviations only before a number.
 _BEFORE_NUMBERS = _any_case("apr ch eq ext fig figs jul jun mar no nos tel")
-_ENDS_TEXT = r"[^\p{L}\p{N} ]*$"  # a space may stand before a special token
+_ENDS_TEXT = r"[^\p{L}\p{N} ]*$"  # a space may precede a special token
 _URL = r"(?:[\p{L}\p{N}+.-]+://|[wW]{3}\.)\S*[\p{L}\p{N}/]"
 _WORDS = (
     _URL,
@@ -54,7 +54,7 @@ _WORDS = (
     rf"(?:(?!{_NOT}){_LETTER_OR_DIGIT}"
     rf"|(?<={_LETTER_OR_DIGIT})(?:{_JOINER}|(?!{_CLITIC})')(?={_LETTER_OR_DIGIT}))+",
 )
-# The signs that are words in the Penn Treebank text, and where: an apostrophe after plurals, # for pounds.
+# Signs that are words in the Penn Treebank text, with their contexts: an apostrophe after plurals, # for pounds.
 SIGNS = {
     "'": rf"(?<=[sxzSXZ])'{_NO_FURTHER}|(?<!\S)'(?!\S)",
     "$": r"\$",
@@ -64,19 +64,19 @@ SIGNS = {
 }
 _MARKS = (
     r"\.{2,}|-{2,}|``|''|-[lLrR][rRcCsS][bB]-",
-    r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol, with the code points of an emoji together
+    r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol; an emoji is one symbol
 )
-# Marks at the ends of words that white space separates. A period is a mark at the end of a text only, and not after a
-# single letter or a further period (EE.UU.): elsewhere it may belong to an abbreviation.
+# Marks at the ends of words that white space separates. A period may belong to an abbreviation. So it is a mark only
+# at the end of a text, and not after a single letter or in abbreviations such as EE.UU.
 _CLOSING = r'[,;:!?)\]}»”"…，。、；：！？）」』》]'
 _AT_ENDS_OF_WORDS = (
     r'(?<!\S)[¿¡(\[{«“„"（「『《]+(?=\S)'
     rf"|(?<=\S)(?<!{_CLOSING})(?:{_CLOSING}|(?<!\.)\.{{2,}}(?!\.))+(?!\S)"
     rf"|(?<=[^\s.]{{2}})(?<!\.[^\s.]{{2}})\.(?={_CLOSING}*\s*$)"
 )
-# Characters that people type for another one, or for none.
+# Typed characters and their normal forms.
 _TYPED = [
-    (r"[\u00AD\u200B\u2060\uFEFF]", ""),  # soft hyphens, and spaces of no width
+    (r"[\u00AD\u200B\u2060\uFEFF]", ""),  # soft hyphens and zero-width spaces
     (r"[‘’ʼ]|(?<=\p{L})[´`′](?=\p{L})", "'"),
     (r"[‐‑]", "-"),
     (r"(?<=\p{Nd})–(?=\p{Nd})", "-"),
@@ -85,10 +85,10 @@ _TYPED = [
 ]
 
 SPLITS = ("whitespace", "treebank", "characters")
-# Works on the words that another one has split a text into.
+# Runs after another pre-tokenizer.
 _WITHOUT_PUNCTUATION = pre_tokenizers.Split(Regex(r"^[^\p{L}\p{M}\p{N}]+$"), behavior="removed")
 
-# (pattern, replacement) pairs of `digits_to_n`. The percent sign is an N too in the Penn Treebank text.
+# (pattern, replacement) pairs of `digits_to_n`. The Penn Treebank text also replaces the percent sign by N.
 _NUMBER_RULES = {
     "whitespace": [(rf"(?<!\S)(?:\.?{_NUMBER}\.?|%)(?!\S)", "N")],
     "treebank": [
@@ -112,15 +112,15 @@ def word_splitter(
     special_tokens: Collection[str] = (),
     signs: Collection[str] = tuple(SIGNS),
 ) -> Tokenizer:
-    """A tokenizer without a vocabulary, which splits a text into words and writes them as asked for.
+    """Returns a tokenizer without a vocabulary that splits a text into words and normalises them.
 
     Args:
         split, lowercase, digits_to_n, drop_punctuation: see `build_word_tokenizer`.
-        special_tokens: words that stay whole wherever they are written.
-        signs: those of `SIGNS` that are words for `"treebank"`, also with `drop_punctuation`.
+        special_tokens: words that are never split.
+        signs: keys of `SIGNS` that are words for `"treebank"`, also with `drop_punctuation`.
 
     Raises:
-        ValueError: if there is no such `split`.
+        ValueError: for an unknown `split`.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(map(repr, SPLITS))}")
@@ -160,7 +160,7 @@ def _normalizers(
     elif split == "whitespace" and drop_punctuation:
         rules.append((_AT_ENDS_OF_WORDS, " "))
     if digits_to_n and lowercase:
-        # An N that stands in the text already is a number too: as a digit it survives lower-casing.
+        # An N in the text is also a number; written as a digit, it survives lower-casing.
         rules.append((r"(?<!\S)N(?!\S)", "0"))
     steps = [normalizers.Replace(Regex(pattern), replacement) for pattern, replacement in rules]
     if lowercase:

@@ -64,7 +64,7 @@ def test_special_tokens_that_are_written_in_the_text_are_no_words():
     ("options", "message"),
     [
         ({"parts": "syllables"}, "unknown parts 'syllables'"),
-        ({"split": "characters"}, "words that are characters have no parts"),
+        ({"split": "characters"}, "words that are characters have no subwords"),
         ({"split": "syllables"}, "unknown split 'syllables'"),
         ({"vocab_size": 3}, "vocab_size is 3; it must exceed 3"),
         ({"min_count": 0}, "min_count must be at least 1"),
