@@ -1,1 +1,1 @@
-"""The protocols by which models are measured: perplexity, scores of trees, and probabilities of sentences."""
+"""Evaluation protocols: perplexity, scores of trees, and probabilities of sentences."""

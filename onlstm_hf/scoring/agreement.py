@@ -1,4 +1,4 @@
-"""Agreement of several parsers, which needs no gold trees."""
+"""Agreement between parsers, without gold trees."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .parsing_scores import authors_rule
 
 
 def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
-    """Sentence F1, by the papers' rule, of the trees of each parser against those of each other one.
+    """Returns the sentence F1, by the papers' rule, between the trees of each pair of parsers.
 
-    The F1 of two binary trees is the same whichever of them is taken for gold.
+    For binary trees the matrix is symmetric.
 
     Args:
-        parsers: for each parser its trees, of the same sentences in the same order.
+        parsers: the trees of each parser, for the same sentences in the same order.
 
     Returns:
-        `[num_parsers, num_parsers]`, fractions; rows are predicted, columns gold.
+        `[num_parsers, num_parsers]`, from 0 to 1; rows are predicted, columns gold.
 
     Raises:
         ValueError: if there is no parser or no sentence, or the sentences differ.
@@ -32,15 +32,15 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
         words = trees[0].words
         if any(tree.words != words for tree in trees):
             raise ValueError(f"sentence {index} has other words in one of the parsers' trees")
-        # One column a span; the whole sentence, which every tree has, is left out.
+        # One column per span, without the whole sentence.
         columns: dict[tuple[int, int], int] = {}
-        members = [
+        spans_of_trees = [
             [columns.setdefault(span, len(columns)) for span in set(tree.spans()) - {(0, len(words))}]
             for tree in trees
         ]
         has_span = np.zeros((len(trees), len(columns)))
-        for row, member in enumerate(members):
-            has_span[row, member] = 1
+        for row, tree_columns in enumerate(spans_of_trees):
+            has_span[row, tree_columns] = 1
         num_spans = has_span.sum(axis=1)
         overlap = has_span @ has_span.T
         f1 += authors_rule(overlap, *np.broadcast_arrays(num_spans[:, None], num_spans[None, :]))[2]
@@ -48,5 +48,5 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
 
 
 def mean_agreement(agreement: np.ndarray) -> np.ndarray:
-    """The mean agreement of each of several parsers with all others, from the matrix of `tree_agreement`."""
+    """Returns each parser's mean agreement with all others, from the matrix of `tree_agreement`."""
     return (agreement.sum(axis=1) - agreement.diagonal()) / (len(agreement) - 1)

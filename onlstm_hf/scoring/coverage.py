@@ -1,4 +1,4 @@
-"""Vocabulary coverage: the share of a text's words that are unknown to a model."""
+"""Vocabulary coverage: the fraction of a text's words that are out of vocabulary."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,16 +8,16 @@ from ..text.word_alignment import encode_sentence, encode_words
 
 
 def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
-    """Returns the share of unknown words, also of those that the text itself writes as the unknown token.
+    """Returns the fraction of unknown words, which are words with at least one unknown token.
 
-    A word of several tokens counts as unknown if one of them is.
+    An unknown token that is written in the text counts, too.
 
     Args:
-        tokenizer: of the model.
+        tokenizer: the model's tokenizer.
         sentences: strings, or lists of words.
 
     Returns:
-        From 0 to 1; 0 where the tokenizer has no unknown token, and `None` where there are no words.
+        From 0 to 1; 0 if the tokenizer has no unknown token, and `None` if there are no words.
     """
     total = unknown = 0
     for sentence in sentences:

@@ -1,7 +1,7 @@
-"""N-grams with modified Kneser-Ney smoothing (Chen & Goodman 1999): what language models were before networks.
+"""N-gram language models with modified Kneser-Ney smoothing (Chen & Goodman 1999), as a baseline.
 
-Written here because no library that installs from the Python package index trains them: `kenlm` brings only the part
-that reads models, and `nltk.lm` knows one fixed discount.
+No package of the Python package index trains them: `kenlm` contains only the reader of models, and `nltk.lm` has a
+single fixed discount.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..utils.iteration import progress_bar
 
-# Discounts of counts 1, 2, and 3 or more where a text is too small to estimate them (KenLM's `--discount_fallback`).
+# Discounts of counts 1, 2, and 3 or more for texts too small to estimate them (KenLM's `--discount_fallback`).
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
@@ -21,11 +21,10 @@ class _Order(NamedTuple):
     """The n-grams of one length.
 
     Attributes:
-        keys: `[G]`, increasing: of each n-gram its context's number times the size of the vocabulary plus its last
-            word.
-        discounted: `[G]`, the probability that is left of each n-gram.
-        backoff: by the number of the context (an n-gram that is one word shorter) the probability that is left for
-            the shorter n-grams; 1 where nothing followed.
+        keys: `[G]`, increasing: for each n-gram, the index of its context (the n-gram without its last word) times the
+            vocabulary size, plus its last word.
+        discounted: `[G]`, the discounted probability of each n-gram.
+        backoff: by the index of the context, the probability mass left for shorter n-grams; 1 if no word followed it.
     """
 
     keys: np.ndarray
@@ -34,21 +33,19 @@ class _Order(NamedTuple):
 
 
 class KneserNeyNGrams:
-    """Modified Kneser-Ney n-grams, interpolated, over sentences that each begin anew.
+    """Interpolated modified Kneser-Ney n-grams. Contexts do not cross sentence boundaries.
 
-    The probability of a word w after its context h, the n - 1 words before it or those since the last `<eos>`, that
-    `<eos>` included, is
+    The context h of a word w is the n - 1 words before it, at most back to and including the last `<eos>`. Then
 
         p(w | h) = max(a(h w) - D(a(h w)), 0) / sum_v a(h v) + b(h) p(w | h without its first word)
 
-    where a is the count of the longest n-grams and of those that begin with `<eos>`, and of all others the number of
-    different words that were seen before them; D is one of three discounts an order, for a = 1, 2, and 3 or more,
-    estimated from the counts of counts; and b(h) is what makes the sum 1. Below single words is the uniform
-    distribution over the vocabulary.
+    a is the count of the longest n-grams and of those that begin with `<eos>`. For all other n-grams, a is the number
+    of different words seen before them. D is one of three discounts per order, for a = 1, 2, and 3 or more, estimated
+    from the counts of counts. b(h) makes the sum 1. Unigrams are interpolated with the uniform distribution.
 
     Args:
         tokens: `[N]` token ids of the training text, each sentence followed by `eos_token_id`.
-        vocab_size: number of words, `<eos>` and the unknown word included.
+        vocab_size: number of words, including `<eos>` and the unknown word.
         eos_token_id: the token that ends a sentence.
         order: number of words of the longest n-grams.
 
@@ -64,32 +61,31 @@ class KneserNeyNGrams:
         if len(words) < 2:
             raise ValueError("there is no text to count")
 
-        # For each length: its n-grams, their counts, and whether they begin with <eos>; then the index of the
-        # n-gram that ends at each place of the text.
+        # `begins`: whether each n-gram begins with <eos>. `ends`: the index of the n-gram that ends at each position.
         keys, counts = [np.arange(vocab_size)], [np.bincount(words[1:], minlength=vocab_size)]
         begins, ends = np.zeros(vocab_size, dtype=bool), words
         for length in progress_bar(range(2, order + 1), description="n-grams", unit="length"):
             at = np.flatnonzero(depths >= length - 1)
-            found, first, number, count = np.unique(
+            ngrams, first, ngram_indices, count = np.unique(
                 ends[at - 1] * vocab_size + words[at], return_index=True, return_inverse=True, return_counts=True
             )
             words_before = np.bincount(ends[at[first]], minlength=len(counts[-1]))
             counts[-1] = np.where(begins, counts[-1], words_before)
-            keys.append(found)
+            keys.append(ngrams)
             counts.append(count)
             begins = depths[at[first]] == length - 1
             ends = np.full(len(words), -1)
-            ends[at] = number
+            ends[at] = ngram_indices
         num_contexts = [1, *map(len, keys)]
-        self._orders = [_smoothed(*ngrams, vocab_size) for ngrams in zip(keys, counts, num_contexts, strict=False)]
+        self._orders = [_smooth(*counted, vocab_size) for counted in zip(keys, counts, num_contexts, strict=False)]
 
     @property
     def num_ngrams(self) -> int:
-        """N-grams of all lengths that were seen."""
+        """Number of seen n-grams of all lengths."""
         return sum(len(order.keys) for order in self._orders)
 
     def log_probabilities(self, tokens: Sequence[int]) -> np.ndarray:
-        """Natural log probability `[N]` of every token of a text, given the tokens of its sentence before it.
+        """Returns the natural log probability `[N]` of each token, given the previous tokens of its sentence.
 
         Args:
             tokens: `[N]` token ids, each sentence followed by `<eos>`.
@@ -99,35 +95,35 @@ class KneserNeyNGrams:
         """
         words, depths = self._words_and_depths(tokens)
         probability = np.full(len(words), 1 / self.vocab_size)
-        context = np.zeros(len(words), dtype=np.int64)  # number of the n-gram before each place, -1 if it is not known
+        context = np.zeros(len(words), dtype=np.int64)  # index of the n-gram before each position; -1: unseen
         for length, order in enumerate(self._orders, start=1):
-            if not len(order.keys):  # all sentences of the counted text are shorter
+            if not len(order.keys):  # all training sentences are shorter
                 break
             at = np.flatnonzero((depths >= length - 1) & (context >= 0))
             key = context[at] * self.vocab_size + words[at]
-            number = np.minimum(np.searchsorted(order.keys, key), len(order.keys) - 1)
-            seen = order.keys[number] == key
+            index = np.minimum(np.searchsorted(order.keys, key), len(order.keys) - 1)
+            seen = order.keys[index] == key
             probability[at] *= order.backoff[context[at]]
-            probability[at[seen]] += order.discounted[number[seen]]
+            probability[at[seen]] += order.discounted[index[seen]]
             ends = np.full(len(words), -1)
-            ends[at[seen]] = number[seen]
+            ends[at[seen]] = index[seen]
             context = np.concatenate([[-1], ends[:-1]])
         return np.log(probability[1:])
 
     def _words_and_depths(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens after a first `<eos>`, and of each how many tokens of context its sentence has for it."""
+        """Returns the tokens with an `<eos>` before them, and the length of each token's context in its sentence."""
         tokens = np.asarray(tokens, dtype=np.int64)
         if tokens.ndim != 1 or (len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size):
             raise ValueError(f"expected a list of token ids below {self.vocab_size}")
         words = np.concatenate([[self.eos_token_id], tokens])
-        places = np.arange(len(words))
-        starts = np.maximum.accumulate(np.where(words == self.eos_token_id, places, 0))
-        depths = places - np.concatenate([[0], starts[:-1]])
+        positions = np.arange(len(words))
+        starts = np.maximum.accumulate(np.where(words == self.eos_token_id, positions, 0))
+        depths = positions - np.concatenate([[0], starts[:-1]])
         return words, depths
 
 
-def _smoothed(keys: np.ndarray, counts: np.ndarray, num_contexts: int, vocab_size: int) -> _Order:
-    """The discounted probabilities of n-grams of one length, and what they leave to shorter ones."""
+def _smooth(keys: np.ndarray, counts: np.ndarray, num_contexts: int, vocab_size: int) -> _Order:
+    """Returns the discounted probabilities of n-grams of one length, and the mass left for shorter ones."""
     contexts = keys // vocab_size
     totals = np.bincount(contexts, counts, num_contexts)
     discounts = np.array([0.0, *_discounts(counts)])[np.minimum(counts, 3)]
@@ -137,11 +133,11 @@ def _smoothed(keys: np.ndarray, counts: np.ndarray, num_contexts: int, vocab_siz
 
 
 def _discounts(counts: np.ndarray) -> tuple[float, float, float]:
-    """The discounts of counts 1, 2, and 3 or more (Chen & Goodman 1999, equation 26)."""
+    """Estimates the discounts of counts 1, 2, and 3 or more (Chen & Goodman 1999, equation 26)."""
     ones, twos, threes, fours = (int((counts == number).sum()) for number in (1, 2, 3, 4))
     if not (ones and twos and threes):
         return FALLBACK_DISCOUNTS
     ratio = ones / (ones + 2 * twos)
-    found = 1 - 2 * ratio * twos / ones, 2 - 3 * ratio * threes / twos, 3 - 4 * ratio * fours / threes
-    fits = all(0 <= discount <= number for number, discount in enumerate(found, start=1))
-    return found if fits else FALLBACK_DISCOUNTS
+    discounts = 1 - 2 * ratio * twos / ones, 2 - 3 * ratio * threes / twos, 3 - 4 * ratio * fours / threes
+    is_valid = all(0 <= discount <= number for number, discount in enumerate(discounts, start=1))
+    return discounts if is_valid else FALLBACK_DISCOUNTS

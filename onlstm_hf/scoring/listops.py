@@ -1,4 +1,4 @@
-"""Scores of ListOps: accuracy by depth and by length, and how well induced trees are those of the expressions."""
+"""Scores of ListOps: accuracy by depth and by length, and induced trees against the expressions' structure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from ..logic.scores import Accuracy, group_accuracies
 from ..trees.induced_tree import InducedTree
 from .parsing_scores import score_baselines, score_parses
 
-# Upper bounds of the length groups; the last group has no bound.
+# Upper bounds of all length groups but the last.
 LENGTH_LIMITS = (10, 20, 40, 80, 160, 320)
 
 
@@ -17,9 +17,9 @@ class ListOpsScores:
     """Scores of ListOps.
 
     Attributes:
-        accuracy: share of the expressions whose value was predicted right, from 0 to 1.
-        num_expressions: how many there are.
-        by_depth: accuracy by the depth of the lists.
+        accuracy: fraction of the expressions whose value was predicted correctly, from 0 to 1.
+        num_expressions: number of expressions.
+        by_depth: accuracy by nesting depth.
         by_length: accuracy by the number of tokens, in groups such as `"11-20"` and `"321-"`.
     """
 
@@ -29,22 +29,22 @@ class ListOpsScores:
     by_length: dict[str, Accuracy]
 
     def to_dict(self) -> dict:
-        """As plain dictionaries with strings as keys, for JSON."""
+        """Returns JSON values."""
         content = asdict(self)
         content["by_depth"] = {str(depth): scores for depth, scores in content["by_depth"].items()}
         return content
 
 
 def score_listops(predictions: Sequence[str], expressions: Sequence[ListOpsExpression]) -> ListOpsScores:
-    """Compares predicted values, which are digits, with those of as many expressions.
+    """Compares predicted values, which are digits, with the expressions' values.
 
     Raises:
         ValueError: if there are no expressions, the lengths differ, or a prediction is no digit.
     """
     if len(predictions) != len(expressions) or not expressions:
         raise ValueError(
-            f"there must be as many predictions as expressions, one at least, not {len(predictions)} and "
-            f"{len(expressions)}"
+            f"expected one prediction per expression, and at least one, got {len(predictions)} predictions for "
+            f"{len(expressions)} expressions"
         )
     for position, value in enumerate(predictions):
         if value not in VALUES:
@@ -74,22 +74,21 @@ def score_listops_trees(
     """Scores induced trees and baselines against the structure of expressions.
 
     Args:
-        trees: of the tokens of the expressions.
-        expressions: as many.
+        trees: one tree per expression, over its tokens.
+        expressions: the expressions.
 
     Returns:
-        For the `"induced"` trees and those of each baseline `f1`, the sentence F1 (see `ParsingScores`) by lists and
-        their parts from the left, which are the binary trees of the authors' files, and `list_recall`, the share of
-        the lists inside others that the trees have; both from 0 to 1.
+        For `"induced"` and each baseline: `f1`, the sentence F1 (see `ParsingScores`) against the binary trees of the
+        authors' files; and `list_recall`, the recall of lists inside other lists. Both are from 0 to 1.
 
     Raises:
-        ValueError: if trees and expressions do not fit together.
+        ValueError: if trees and expressions do not match.
     """
     scores = {}
     for figure, binary in (("sentence_f1", True), ("corpus_recall", False)):
         gold = [expression.gold_tree(binary) for expression in expressions]
         by_system = {"induced": score_parses(trees, gold, num_resamples=0), **score_baselines(gold, num_resamples=0)}
-        scores[figure] = {system: getattr(found, figure) for system, found in by_system.items()}
+        scores[figure] = {system: getattr(result, figure) for system, result in by_system.items()}
     return {
         system: {"f1": f1, "list_recall": scores["corpus_recall"][system]}
         for system, f1 in scores["sentence_f1"].items()

@@ -1,7 +1,6 @@
-"""Scores of unsupervised constituency parsing.
+"""Scores of unsupervised constituency parsing, from 0 to 1.
 
-Scores are fractions between 0 and 1. A constituent is a span of at least two words; its label does not matter for
-precision and recall.
+A constituent is a span of at least two words. Precision and recall ignore labels.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LENGTH_LIMITS = (10, 20, 30, 40)
 
 @dataclass(frozen=True)
 class LabelRecall:
-    """Recall of the gold constituents with one label, whole sentences left out."""
+    """Recall of the gold constituents with one label, without whole sentences."""
 
     correct: int
     total: int
@@ -51,24 +50,22 @@ class ParsingScores:
     Attributes:
         num_sentences: number of sentences.
         sentence_precision, sentence_recall, sentence_f1: the figures of the ON-LSTM and PRPN papers, by the rule of
-            the authors' code. The whole sentence never counts. Precision and recall of each sentence, and their F1,
-            have 1e-8 added to their denominators; a sentence without gold constituents has recall 1, and precision 1
-            as well if nothing was predicted (otherwise 0, so that its F1 is 0); then the mean over sentences.
-        sentence_f1_interval, corpus_f1_interval: bootstrap confidence intervals, over sentences; `None` without
+            the authors' code: means over sentences, without the whole sentence as a constituent. Precision, recall and
+            F1 of a sentence have 1e-8 added to their denominators. A sentence without gold constituents has recall 1,
+            and precision 1 if nothing was predicted, else precision and F1 0.
+        sentence_f1_interval, corpus_f1_interval: bootstrap confidence intervals over sentences; `None` without
             resamples.
-        num_plain_sentences: sentences with at least one gold constituent besides the whole sentence.
-        plain_sentence_precision, plain_sentence_recall, plain_sentence_f1: the plain rule: the mean over these
-            sentences alone, with nothing added. `None` if there are none.
-        corpus_precision, corpus_recall, corpus_f1: from the counts of all sentences together, without the whole
-            sentences.
-        evalb_precision, evalb_recall, evalb_f1: what the program EVALB prints for unlabelled trees without unary
-            brackets: the same with the whole sentences, over sentences of two words or more.
-        label_recall: recall of the gold constituents by label; labels by name. Whole sentences are left out: every
-            tree has them.
-        average_depth: how many predicted constituents a word is in, mean over the words, then over sentences.
-        by_length: sentence F1 by sentence length, from one word on; lengths that do not occur are left out.
-        f1_of_sentences: the F1 of each sentence by the authors' rule, whose mean is `sentence_f1`, of shape
-            (sentences); left out of comparisons and dictionaries.
+        num_plain_sentences: number of sentences with a gold constituent besides the whole sentence.
+        plain_sentence_precision, plain_sentence_recall, plain_sentence_f1: means over these sentences, without an
+            epsilon; `None` if there are none.
+        corpus_precision, corpus_recall, corpus_f1: from the pooled counts of all sentences, without whole sentences.
+        evalb_precision, evalb_recall, evalb_f1: the output of EVALB for unlabelled trees without unary brackets: from
+            pooled counts with whole sentences, over sentences of two words or more.
+        label_recall: recall of the gold constituents by label, sorted by label, without whole sentences.
+        average_depth: number of predicted constituents around a word, averaged over words, then over sentences.
+        by_length: sentence F1 by sentence length; empty groups are omitted.
+        f1_of_sentences: `[num_sentences]`, the F1 of each sentence by the authors' rule; ignored in comparisons and
+            dictionaries.
     """
 
     num_sentences: int
@@ -93,7 +90,7 @@ class ParsingScores:
     f1_of_sentences: np.ndarray = field(repr=False, compare=False)
 
     def to_dict(self) -> dict:
-        """Returns the scores as JSON values, with the `recall` of each label."""
+        """Returns JSON values, with the `recall` of each label."""
         scores = asdict(self)
         del scores["f1_of_sentences"]
         for label, counts in self.label_recall.items():
@@ -117,15 +114,15 @@ def score_parses(
     """Scores predicted trees against gold trees of the same sentences.
 
     Args:
-        predicted: trees (anything with `words` and `spans()`, a [`GoldTree`] too) or nested lists of words.
+        predicted: trees (any object with `words` and `spans()`) or nested lists of words.
         gold: the gold trees, in the same order.
-        length_limits: largest lengths of the groups of `by_length`, increasing; longer sentences are one more group.
+        length_limits: increasing upper bounds of the groups of `by_length`; the last group has no bound.
         num_resamples: bootstrap samples for the confidence intervals; 0 leaves them out.
         confidence: the confidence level of the intervals, such as 0.95.
         seed: the seed of the bootstrap.
 
     Raises:
-        ValueError: if there is no sentence, the numbers of trees differ, or a sentence's words differ.
+        ValueError: if there is no sentence, or the numbers of trees or the words of a sentence differ.
     """
     predicted, gold = list(predicted), list(gold)
     if not gold or not predicted:
@@ -156,7 +153,7 @@ def score_parses(
                 total_by_label[label] += 1
                 correct_by_label[label] += (start, end) in predicted_spans
 
-    inner_counts = (counts - (lengths > 1)[:, None]).T  # the whole sentence, which every tree has, is left out
+    inner_counts = (counts - (lengths > 1)[:, None]).T  # without the whole sentence
     precision, recall, f1 = authors_rule(*inner_counts)
     has_gold = inner_counts[2] > 0
     plain = _plain_rule(*inner_counts[:, has_gold]) if has_gold.any() else (None, None, None)
@@ -198,11 +195,10 @@ def score_parses(
 def mean_f1_interval(
     scores: Sequence[ParsingScores], *, num_resamples: int = 1000, confidence: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
-    """Bootstrap confidence interval of the mean sentence F1 of several models on the same sentences.
+    """Returns the bootstrap confidence interval of the mean sentence F1 of several models on the same sentences.
 
-    Models and sentences are both drawn with replacement, so that it says what other seeds and other sentences might
-    give. For one model it is the `sentence_f1_interval` that [`score_parses`] gives with the same options. Few models
-    tell little of the others: of two or three the interval is too narrow.
+    Both models and sentences are resampled, so it covers the variation over seeds and sentences. It is too narrow for
+    two or three models. For one model it equals the `sentence_f1_interval` of `score_parses` with the same options.
 
     Raises:
         ValueError: if there is no model, or the numbers of sentences differ.
@@ -221,26 +217,26 @@ def mean_f1_interval(
 
 
 def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str]) -> None:
-    if tuple(predicted) == tuple(gold) or list(map(_spoken, predicted)) == list(map(_spoken, gold)):
+    if tuple(predicted) == tuple(gold) or list(map(_unescaped, predicted)) == list(map(_unescaped, gold)):
         return
     if len(predicted) != len(gold):
         problem = f"{len(predicted)} words in the predicted tree, {len(gold)} in the gold tree"
     else:
-        position = next(i for i in range(len(gold)) if _spoken(predicted[i]) != _spoken(gold[i]))
+        position = next(i for i in range(len(gold)) if _unescaped(predicted[i]) != _unescaped(gold[i]))
         problem = f"word {position} is predicted {predicted[position]!r}, gold {gold[position]!r}"
     raise ValueError(f"sentence {index}: {problem}; parse the very words of the gold trees (`tree.words`)")
 
 
-def _spoken(word: str) -> str:
-    """A word without the escapes of the Penn Treebank, which one reader of trees resolves and another one keeps."""
+def _unescaped(word: str) -> str:
+    """Resolves the escapes of the Penn Treebank in a word, as some readers of trees keep them."""
     return unescape_word(re.sub(r"-[lr]rb-", lambda bracket: bracket[0].upper(), word))
 
 
 def authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Precision, recall and F1 of each sentence as `test_phrase_grammar.py` of the authors computes them.
+    """Computes precision, recall and F1 of each sentence as `test_phrase_grammar.py` of the authors does.
 
     Args:
-        overlap, predicted, gold: numbers of constituents without the whole sentence, of one shape.
+        overlap, predicted, gold: numbers of constituents without the whole sentence, in arrays of the same shape.
     """
     precision = np.where((gold == 0) & (predicted == 0), 1.0, overlap / (predicted + AUTHORS_EPSILON))
     recall = np.where(gold == 0, 1.0, overlap / (gold + AUTHORS_EPSILON))
@@ -248,13 +244,13 @@ def authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -
 
 
 def _plain_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
-    """Mean precision, recall and F1 of sentences that all have gold constituents."""
+    """Returns mean precision, recall and F1 of sentences that all have gold constituents."""
     sentence_rates = (overlap / np.maximum(predicted, 1), overlap / gold, 2 * overlap / (predicted + gold))
     return tuple(float(rates.mean()) for rates in sentence_rates)
 
 
 def _rates(overlap: int, predicted: int, gold: int) -> tuple[float, float, float]:
-    """Precision, recall and F1 of pooled counts; all are 1 where nothing is gold and nothing was predicted."""
+    """Returns precision, recall and F1 of pooled counts; all are 1 if nothing is gold or predicted."""
     recall = overlap / gold if gold else 1.0
     precision = overlap / predicted if predicted else float(gold == 0)
     return precision, recall, 2 * overlap / (predicted + gold) if predicted + gold else 1.0
@@ -263,7 +259,7 @@ def _rates(overlap: int, predicted: int, gold: int) -> tuple[float, float, float
 def _bootstrap_interval(
     statistic: Callable[[np.ndarray], float], num_sentences: int, num_resamples: int, confidence: float, seed: int
 ) -> tuple[float, float]:
-    """Percentile interval of a statistic of the indices of sentences, which are drawn with replacement."""
+    """Returns the percentile interval of a statistic of resampled sentence indices."""
     generator = np.random.default_rng(seed)
     values = [statistic(generator.integers(0, num_sentences, num_sentences)) for _ in range(num_resamples)]
     tail = (1 - confidence) / 2
@@ -274,12 +270,12 @@ def _bootstrap_interval(
 def _scores_by_length(lengths: np.ndarray, f1: np.ndarray, limits: Sequence[int]) -> tuple[LengthScore, ...]:
     groups = []
     for lower, upper in zip([0, *limits], [*limits, None], strict=True):
-        members = (lengths > lower) & (lengths <= (np.inf if upper is None else upper))
-        if members.any():
-            groups.append(LengthScore(lower + 1, upper, int(members.sum()), float(f1[members].mean())))
+        in_group = (lengths > lower) & (lengths <= (np.inf if upper is None else upper))
+        if in_group.any():
+            groups.append(LengthScore(lower + 1, upper, int(in_group.sum()), float(f1[in_group].mean())))
     return tuple(groups)
 
 
 def score_baselines(gold: Sequence[GoldTree], seed: int = 0, **options) -> dict[str, ParsingScores]:
-    """The scores of every baseline, by name; `options` go to [`score_parses`]."""
+    """Returns the scores of all baselines by name; `options` are passed to `score_parses`."""
     return {name: score_parses(baseline_trees(name, gold, seed), gold, **options) for name in BASELINES}

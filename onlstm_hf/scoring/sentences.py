@@ -1,4 +1,4 @@
-"""Log probabilities of sentences that stand alone."""
+"""Log probabilities of independent sentences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,11 +16,11 @@ MAX_TOKENS_PER_CALL = 2048
 
 
 class SentenceScore(NamedTuple):
-    """A sentence by itself, as a language model predicts it after one `<eos>`.
+    """Score of an independent sentence, predicted after an `<eos>`.
 
     Attributes:
-        tokens: its tokens and the `<eos>` at its end.
-        log_probabilities: natural log probability of each token, given all before it.
+        tokens: its tokens and the final `<eos>`.
+        log_probabilities: natural log probability of each token, given the previous tokens.
     """
 
     tokens: list[str]
@@ -37,21 +37,21 @@ def score_sentences(
     batch_size: int = 64,
     progress: bool | None = None,
 ) -> list[SentenceScore]:
-    """Log probabilities of sentences that stand alone, in the order of the input.
+    """Returns the log probabilities of independent sentences, in the order of the input.
 
     Args:
         model: a language model that takes and returns a `state`.
         tokenizer: its tokenizer.
-        sentences: strings; an empty one is scored as `<eos>` after `<eos>`.
-        batch_size: sentences in one pass, sorted by length and padded.
-        progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
+        sentences: strings; an empty sentence is an `<eos>` after `<eos>`.
+        batch_size: sentences per batch, sorted by length and padded.
+        progress: whether to show a progress bar; by default on a terminal, for jobs of more than two seconds.
 
     Raises:
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
     encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
-    read = _read_sentences(model, tokenizer, encoded, batch_size, progress, with_distances=False)
-    return [score for score, _ in read]
+    results = _score_encoded(model, tokenizer, encoded, batch_size, progress, with_distances=False)
+    return [score for score, _ in results]
 
 
 def score_with_distances(
@@ -61,21 +61,21 @@ def score_with_distances(
     batch_size: int = 64,
     progress: bool | None = None,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
-    """The scores of `score_sentences`, and what trees are made from; the model reads every sentence once for both.
+    """Returns scores as `score_sentences` does, and syntactic distances, in one pass of the model.
 
     Args:
-        model: see there. It must induce trees.
+        model: a model that induces trees.
         encoded: sentences as token ids, without special tokens.
-        tokenizer, batch_size, progress: see there, also for the errors.
+        tokenizer, batch_size, progress: see `score_sentences`, also for the errors.
 
     Returns:
         For each sentence its score, and for each layer the syntactic distances of its tokens. A model with the same
         distances for all layers counts as one layer.
     """
-    return _read_sentences(model, tokenizer, encoded, batch_size, progress, with_distances=True)
+    return _score_encoded(model, tokenizer, encoded, batch_size, progress, with_distances=True)
 
 
-def _read_sentences(
+def _score_encoded(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[Sequence[int]],
@@ -83,7 +83,7 @@ def _read_sentences(
     progress: bool | None,
     with_distances: bool,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
-    """The score of each sentence, and with distances those of its tokens by layer."""
+    """Returns each sentence's score, and its distances by layer or an empty list."""
     check_tokenizer(tokenizer, model.config)
     eos = tokenizer.eos_token_id
     if eos is None:
@@ -91,23 +91,23 @@ def _read_sentences(
     framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
     if framed:
         check_token_ids(torch.cat(framed), model)
-    read: list[tuple[SentenceScore, list[list[float]]] | None] = [None] * len(framed)
+    results: list[tuple[SentenceScore, list[list[float]]] | None] = [None] * len(framed)
     order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
     with progress_bar(total=len(order), unit="sentence", shown=progress) as bar:
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
-            rows = _read_batch(model, [framed[index] for index in indices], with_distances)
+            rows = _score_batch(model, [framed[index] for index in indices], with_distances)
             for index, (log_probabilities, distances) in zip(indices, rows, strict=True):
                 tokens = tokenizer.convert_ids_to_tokens(framed[index][1:].tolist())
-                read[index] = SentenceScore(tokens, log_probabilities), distances
+                results[index] = SentenceScore(tokens, log_probabilities), distances
             bar.update(len(indices))
-    return read
+    return results
 
 
-def _read_batch(
+def _score_batch(
     model: PreTrainedModel, sequences: list[torch.Tensor], with_distances: bool
 ) -> list[tuple[list[float], list[list[float]]]]:
-    """Returns log probabilities of all tokens but the first, and distances of words by layer, for each sequence."""
+    """Returns, for each sequence, the log probabilities of all tokens but the first, and distances by layer."""
     padded = pad_sequence(sequences, batch_first=True).to(model.device)
     lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
     inputs, targets = padded[:, :-1], padded[:, 1:]
@@ -126,7 +126,7 @@ def _read_batch(
     rows = torch.cat(pieces, dim=1)
     if not rows[mask.bool()].isfinite().all():
         raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
-    if with_distances:  # of the words alone, not of the <eos> before them
+    if with_distances:  # without the distance of the first <eos>
         distances = torch.cat(distance_pieces, dim=-1)[..., 1:].transpose(0, 1).tolist()
     else:
         distances = [[] for _ in sequences]

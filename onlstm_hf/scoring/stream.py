@@ -1,4 +1,4 @@
-"""Perplexity: a text as one stream, the state carried from its first token to its last."""
+"""Perplexity of a text as one stream, with the state carried through the whole text."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class StreamScore:
 
     @property
     def perplexity(self) -> float:
-        """The exponential of the loss; infinite where it is beyond the largest float."""
+        """Exponential of the loss; infinite if it exceeds the largest float."""
         try:
             return math.exp(self.loss)
         except OverflowError:
@@ -46,18 +46,18 @@ def stream_log_likelihood(
     chunk_length: int = 256,
     progress: bool | None = None,
 ) -> StreamScore:
-    """Scores a text as one stream, the state carried from its first token to its last.
+    """Scores a text as one stream, with the state carried through the whole text.
 
-    Every token is predicted: the first one from an `<eos>` before it, and none is skipped where chunks meet. With
-    `batch_size > 1` the stream is cut into that many rows of equal length, each of which starts from an empty state
-    and the token before it: faster, and slightly worse at the starts.
+    Every token is predicted: the first one after an `<eos>`, and also those at chunk boundaries. With `batch_size > 1`
+    the stream is cut into rows of equal length, each with an empty initial state and the previous token as its first
+    input. This is faster, with slightly worse predictions at the starts.
 
     Args:
         model: a causal language model that returns `logits` and `state`.
         input_ids: `[N]` token ids.
-        batch_size: rows; the papers use 10 for validation and 1 for the test.
-        chunk_length: tokens of a row in one call of the model. It does not change the result.
-        progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
+        batch_size: number of rows; the papers use 10 for validation and 1 for the test.
+        chunk_length: tokens per row and call. It does not change the result.
+        progress: whether to show a progress bar; by default on a terminal, for jobs of more than two seconds.
 
     Raises:
         ValueError: if the stream is empty, has ids outside the vocabulary, or scores NaN; if the model's configuration
@@ -76,7 +76,7 @@ def stream_log_likelihood(
 
 
 def encode_sentence_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> torch.Tensor:
-    """The token ids `[N]` of sentences as one stream, each followed by the tokenizer's `<eos>`.
+    """Returns the token ids `[N]` of sentences as one stream, each followed by `<eos>`.
 
     Raises:
         ValueError: if the tokenizer has no `<eos>`.
@@ -94,15 +94,15 @@ def stream_chunks(
     chunk_length: int = 256,
     progress: bool | None = None,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Cuts a text into the inputs of successive calls of a model, and the targets that it should predict there.
+    """Cuts a text into inputs and targets for successive calls of a model.
 
     Args:
         model, input_ids, batch_size, chunk_length, progress: see `stream_log_likelihood`, also for the errors.
 
     Yields:
-        Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter) on the model's device. The target
-        at a place is the token that follows the input there; the first input is an `<eos>`. Row by row, the targets of
-        all chunks are the text. Where the text does not fill the last row, they are `IGNORED_LABEL`.
+        Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter), on the model's device. Each
+        target is the token after its input; the first input is an `<eos>`. The rows of all targets, concatenated, are
+        the text, padded with `IGNORED_LABEL`.
     """
     stream = torch.as_tensor(input_ids, dtype=torch.long).cpu()
     check_token_ids(stream, model)
@@ -119,10 +119,10 @@ def stream_chunks(
 def stream_log_probabilities(
     model: PreTrainedModel, input_ids: torch.Tensor | Sequence[int], batch_size: int = 1, chunk_length: int = 256
 ) -> torch.Tensor:
-    """Natural log probability of every token of a text that is read as by `stream_log_likelihood`.
+    """Returns the natural log probability of each token of a stream.
 
     Args:
-        model, input_ids, batch_size, chunk_length: see there, also for the errors.
+        model, input_ids, batch_size, chunk_length: see `stream_log_likelihood`, also for the errors.
 
     Returns:
         `[N]` in float64, on the CPU.
@@ -140,11 +140,11 @@ def stream_log_probabilities(
 
 
 def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Natural log probability of each target.
+    """Returns the natural log probability of each target.
 
     Args:
         logits: `[B, T, V]`.
-        targets: `[B, T]`. Where one is `IGNORED_LABEL`, the result there is meaningless.
+        targets: `[B, T]`. For `IGNORED_LABEL` the result is meaningless.
 
     Returns:
         `[B, T]` in float64, computed in float32 at least.
@@ -154,7 +154,7 @@ def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> tor
 
 
 def check_token_ids(input_ids: torch.Tensor, model: PreTrainedModel) -> None:
-    """Raises a `ValueError` if a text is empty, or its tokenizer does not fit the model."""
+    """Raises a `ValueError` if the ids are not a non-empty vector, or are outside the model's vocabulary."""
     if input_ids.dim() != 1 or len(input_ids) == 0:
         raise ValueError(f"expected a stream of at least one token, got a tensor of shape {list(input_ids.shape)}")
     outside = input_ids[(input_ids < 0) | (input_ids >= model.config.vocab_size)]
@@ -166,7 +166,7 @@ def check_token_ids(input_ids: torch.Tensor, model: PreTrainedModel) -> None:
 
 
 def _first_token_id(model: PreTrainedModel) -> int:
-    """The `<eos>` that stands before the text."""
+    """Returns the `<eos>` that precedes the text."""
     token_id = model.config.eos_token_id
     if token_id is None:
         raise ValueError("the text starts after an <eos>: set model.config.eos_token_id to the tokenizer's")
@@ -174,7 +174,7 @@ def _first_token_id(model: PreTrainedModel) -> int:
 
 
 def _as_rows(stream: torch.Tensor, first_id: int, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets `[batch_size, ceil(N / batch_size)]`; targets past the end are `IGNORED_LABEL`."""
+    """Returns inputs and targets, `[batch_size, ceil(N / batch_size)]`; padding targets are `IGNORED_LABEL`."""
     length = math.ceil(len(stream) / batch_size)
     padding = batch_size * length - len(stream)
     targets = F.pad(stream, (0, padding), value=IGNORED_LABEL).view(batch_size, length)
