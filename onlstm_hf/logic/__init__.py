@@ -1,1 +1,1 @@
-"""Formal languages whose meaning depends on structure: propositional logic and ListOps, with their scores."""
+"""Propositional logic and ListOps: formal languages whose meaning depends on structure."""

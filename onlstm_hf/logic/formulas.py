@@ -1,8 +1,8 @@
-"""Pairs of propositional formulas and the relation between them (Bowman, Manning & Potts 2015, section 4).
+"""Pairs of propositional formulas and their logical relation (Bowman, Manning & Potts 2015, section 4).
 
-A formula is a variable `a` ... `f`, `( not X )`, `( X ( and Y ) )` or `( X ( or Y ) )`. There are 64
-worlds, that is, assignments of true and false to the six variables. A formula stands for the set of worlds in which it
-is true, and the relation of two formulas is that of their sets.
+A formula is a variable `a` ... `f`, `( not X )`, `( X ( and Y ) )` or `( X ( or Y ) )`. A world is one of the 64
+assignments of true and false to the six variables. The relation of two formulas is that of the sets of worlds in which
+they are true.
 """
 
 import re
@@ -17,16 +17,16 @@ OPERATORS = ("not", "and", "or")
 # The seven basic relations of MacCartney & Manning (2009): entailment, reverse entailment, equivalence, contradiction
 # (exhaustive exclusion), alternation (exclusion), independence, cover (exhaustion).
 RELATIONS = ("<", ">", "=", "^", "|", "#", "v")
-# The last part of the data has all pairs with this many operators or more.
+# The last split has all pairs with this many operators or more.
 MAX_OPERATORS = 12
 
-# Sets of worlds are the bits of an integer. A variable is true in every world whose number has the variable's bit.
+# A set of worlds is a bit set. Variable `i` is true in the worlds whose index has bit `i`.
 _ALL_WORLDS = (1 << (1 << len(VARIABLES))) - 1
 _WORLDS = {
     variable: sum(1 << world for world in range(1 << len(VARIABLES)) if world >> index & 1)
     for index, variable in enumerate(VARIABLES)
 }
-# Keys: do worlds exist in which both formulas are true, only the left one, only the right one, neither?
+# Keys: whether worlds exist in which both formulas are true, only the left one, only the right one, neither.
 _RELATIONS = {
     (True, False, True, True): "<",
     (True, True, False, True): ">",
@@ -37,13 +37,13 @@ _RELATIONS = {
 }
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 
-# Settings with which the formulas in the data of Bowman et al. were drawn (see `generate_logic_pairs`).
+# Parameters of the data of Bowman et al. (see `generate_logic_pairs`).
 _VARIABLES_OF_A_PAIR = 4
 _SIZE_BUDGET = 12
 _BINARY_PROBABILITY = 4 / 9
 _NEGATION_PROBABILITY = 1 / 3
 _TRAIN_SHARE = 0.85
-# After this many draws in a row without a new pair, none is left, most likely.
+# Generation stops with an error after this many draws without a new pair.
 _PATIENCE = 100_000
 
 
@@ -62,30 +62,29 @@ class LogicPair(NamedTuple):
 
     @property
     def num_operators(self) -> int:
-        """Counts `not`, `and` and `or` in the side that has more of them."""
+        """Number of operators in the formula with more operators."""
         return max(count_operators(self.left), count_operators(self.right))
 
 
 def count_operators(formula: str) -> int:
-    """Counts `not`, `and` and `or`."""
+    """Counts the operators `not`, `and` and `or`."""
     return sum(token in OPERATORS for token in _TOKEN.findall(formula))
 
 
 def logical_relation(left: str, right: str) -> str:
-    """The relation of two formulas, from their truth tables over all 64 worlds.
+    """Returns the relation of two formulas, from their truth tables over all 64 worlds.
 
     Args:
         left: a formula such as `( a ( and ( not b ) ) )`.
-        right: another.
+        right: another formula.
 
     Returns:
-        `<` where left entails right, `>` where right entails left, `=` where both do, `^` where exactly one of them is
-        true in every world, `|` where they are never true together, `v` where at least one of them is always true,
-        `#` otherwise. A formula that is always true, or never, is `#` to all others: the relations are defined for
-        the rest only, and the data have no such formulas.
+        `<` if left entails right, `>` if right entails left, `=` if they are equivalent, `^` if exactly one of them is
+        true in each world, `|` if no world makes both true, `v` if each world makes at least one true, else `#`.
+        Tautologies and contradictions are always `#`: the relations are not defined for them, and the data have none.
 
     Raises:
-        ValueError: if a formula is malformed; the message says at which character.
+        ValueError: if a formula is malformed; it names the character.
 
     Example:
 
@@ -101,15 +100,14 @@ def logical_relation(left: str, right: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def truth_set(formula: str) -> int:
-    """Returns the worlds in which a formula is true, as bits of an integer.
+    """Returns the worlds in which a formula is true, as a bit set.
 
-    Bit `w` is set where it is true in world `w`, in which variable number `i` is true if bit `i` of `w` is set.
+    Bit `w` is set if the formula is true in world `w`. Variable `i` is true in world `w` if bit `i` of `w` is set.
 
     Raises:
-        ValueError: if the formula is malformed; the message says at which character.
+        ValueError: if the formula is malformed; it names the character.
     """
-    # The stack of what is not closed yet. An entry is "(", an operator, the worlds in which a formula is true, or
-    # a pair of an operator and the worlds of its right operand.
+    # Stack of open parts: "(", an operator, a formula (its worlds), or an operator with its right operand.
     stack: list[str | int | tuple[str, int]] = []
     starts: list[int] = []
     for match in _TOKEN.finditer(formula):
@@ -136,7 +134,7 @@ def truth_set(formula: str) -> int:
 
 
 def _combine(first: str | int | tuple, second: str | int | tuple) -> int | tuple[str, int] | None:
-    """The value of two parts in brackets: a formula, or an operator with its right operand; `None` if malformed."""
+    """Combines two parts in brackets to a formula, or an operator with its right operand; `None` if malformed."""
     if isinstance(second, int):
         if first == "not":
             return _ALL_WORLDS ^ second
@@ -157,17 +155,17 @@ def _relation(left: int, right: int) -> str:
 
 
 def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | None = None) -> Iterator[LogicPair]:
-    """Draws distinct pairs the way the data of Bowman et al. (2015) were drawn.
+    """Draws distinct pairs like the data of Bowman et al. (2015).
 
     Both formulas of a pair use the same four of the six variables. A formula is a variable or, with probability 4/9
-    and at most three levels deep, two formulas joined by `and` or `or`; each of these is negated with probability 1/3.
-    Formulas that are always true, or never, are drawn again.
+    and at most three levels deep, two formulas joined by `and` or `or`. Each formula is negated with probability 1/3.
+    Tautologies and contradictions are rejected.
 
     Args:
-        num_pairs: how many pairs. There are few different short ones, so their share falls with the number of pairs;
-            the data have the shares of about 249,000 pairs.
-        seed: the same seed gives the same pairs, and a larger `num_pairs` gives the same first ones.
-        max_operators: leave out pairs with more operators than this in one of the formulas.
+        num_pairs: number of pairs. The fraction of short pairs falls with it, as there are few different ones. The
+            data have about 249,000 pairs.
+        seed: equal seeds give equal pairs; a larger `num_pairs` only appends pairs.
+        max_operators: rejects pairs with more operators in one of the formulas.
 
     Raises:
         ValueError: if there seem to be fewer than `num_pairs` such pairs.
@@ -194,7 +192,7 @@ def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | Non
 
 
 def _draw(generator: Random, variables: list[str], budget: int) -> tuple[str, int]:
-    """A random formula, and the worlds in which it is true."""
+    """Draws a formula, and returns it with the worlds in which it is true."""
     if budget > 1 and generator.random() < _BINARY_PROBABILITY:
         (left, left_worlds), (right, right_worlds) = (_draw(generator, variables, budget // 2) for _ in range(2))
         operator = generator.choice(("and", "or"))
@@ -209,10 +207,10 @@ def _draw(generator: Random, variables: list[str], budget: int) -> tuple[str, in
 
 
 def split_by_operators(pairs: Iterable[LogicPair]) -> dict[str, list[LogicPair]]:
-    """Splits pairs as the data of Bowman et al. are: `train0` ... `train12`, `test0` ... `test12`.
+    """Splits pairs like the data of Bowman et al.: `train0` ... `train12`, `test0` ... `test12`.
 
-    The number is that of the operators; 12 means 12 or more. The first 85 % of the pairs of each number are for
-    training.
+    The number in a name is the number of operators; 12 means 12 or more. The first 85 % of the pairs of each number
+    are for training.
     """
     by_operators: defaultdict[int, list[LogicPair]] = defaultdict(list)
     for pair in pairs:

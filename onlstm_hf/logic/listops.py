@@ -1,7 +1,6 @@
-"""ListOps: nested operations on lists of digits, for which one must find the lists (Nangia & Bowman 2018).
+"""ListOps: nested operations on lists of digits (Nangia & Bowman 2018).
 
-`[MAX 2 9 [MIN 4 7 ] 0 ]` has the value 9. The operations are the largest and the smallest value, the median rounded
-down, and the sum modulo 10.
+`[MAX 2 9 [MIN 4 7 ] 0 ]` has the value 9. The operations are maximum, minimum, median rounded down, and sum modulo 10.
 """
 
 import os
@@ -27,24 +26,24 @@ END = "]"
 VALUES = tuple(map(str, range(10)))
 BRACKETS = ("(", ")")
 
-# Settings with which the authors' data were drawn.
+# Parameters of the authors' data.
 _OPERATION_PROBABILITY = 0.25
 _MAX_ARGUMENTS = 5
 _MAX_DEPTH = 20
-# After this many draws in a row without a new expression, none is left, most likely.
+# Generation stops with an error after this many draws without a new expression.
 _PATIENCE = 100_000
 
 
 class ListOpsExpression(NamedTuple):
-    """An expression with what its structure gives.
+    """A ListOps expression with its value and structure.
 
     Attributes:
-        tokens: operations with the square bracket that opens their list, digits, and closing square brackets.
-        value: what it comes to, from 0 to 9.
-        depth: how deeply lists are nested; 0 for a digit.
-        lists: `(start, end)` of every list, `tokens[start:end]`, in the order in which they end.
-        parts: the same of every part of a list from its beginning up to one of its arguments: with these the tree is
-            binary, left branching within each list.
+        tokens: operations with their opening square bracket, digits, and closing square brackets.
+        value: the value, from 0 to 9.
+        depth: nesting depth of the lists; 0 for a digit.
+        lists: spans `(start, end)` of all lists, `tokens[start:end]`, sorted by end.
+        parts: spans from the start of a list to the end of each argument. They make the tree binary, left-branching
+            within each list.
     """
 
     tokens: tuple[str, ...]
@@ -55,7 +54,7 @@ class ListOpsExpression(NamedTuple):
 
     @property
     def brackets(self) -> str:
-        """The binary tree in round brackets, as in the authors' files: `( ( ( [MAX 2 ) 9 ) ] )` for `[MAX 2 9 ]`."""
+        """The binary tree in the round brackets of the authors' files: `( ( ( [MAX 2 ) 9 ) ] )` for `[MAX 2 9 ]`."""
         opening, closing = [""] * len(self.tokens), [""] * len(self.tokens)
         for start, end in (*self.lists, *self.parts):
             opening[start] += "( "
@@ -63,21 +62,21 @@ class ListOpsExpression(NamedTuple):
         return " ".join(map("".join, zip(opening, self.tokens, closing, strict=True)))
 
     def gold_tree(self, binary: bool = True) -> GoldTree:
-        """Returns a gold tree with a constituent for each list; with `binary` also for their parts."""
+        """Returns a gold tree with a constituent for each list, and with `binary` also for their parts."""
         labelled = [("LIST", *span) for span in self.lists]
         if binary:
             labelled += [("PART", *span) for span in self.parts]
-        return GoldTree(self.tokens, tuple(sorted(labelled, key=lambda found: (found[1], -found[2]))))
+        return GoldTree(self.tokens, tuple(sorted(labelled, key=lambda item: (item[1], -item[2]))))
 
 
 def read_expression(text: str) -> ListOpsExpression:
-    """Reads an expression, and computes its value.
+    """Parses an expression and computes its value.
 
     Args:
-        text: tokens separated by white space. Round brackets are left out, wherever they stand.
+        text: tokens separated by white space. Round brackets are ignored.
 
     Raises:
-        ValueError: if it is no expression; the message says at which token.
+        ValueError: if the text is no expression; it names the token.
 
     Example:
 
@@ -90,7 +89,7 @@ def read_expression(text: str) -> ListOpsExpression:
     """
     tokens = tuple(token for token in text.split() if token not in BRACKETS)
     lists, parts, values = [], [], []
-    open_lists: list[tuple[int, list[int]]] = []  # where each list that is still open begins, and its values so far
+    open_lists: list[tuple[int, list[int]]] = []  # start and values of each open list
     deepest = 0
     for place, token in enumerate(tokens):
         if values:
@@ -122,29 +121,29 @@ def read_expression(text: str) -> ListOpsExpression:
 
 
 def generate_listops(number: int, seed: int = 0, max_length: int | None = None) -> Iterator[ListOpsExpression]:
-    """Draws expressions as the authors did, each once.
+    """Draws distinct expressions like the authors' data.
 
-    An argument is a list with probability 1/4, of 2 to 5 arguments and nested to a depth of 19 at most, else a digit.
+    With probability 1/4 an argument is a list of 2 to 5 arguments, nested to a depth of at most 19, else a digit.
 
     Args:
-        number: of expressions.
-        seed: the same expressions come for the same seed.
-        max_length: leave out those of more tokens. The authors did not; one in a hundred has over 380.
+        number: number of expressions.
+        seed: equal seeds give equal expressions.
+        max_length: rejects expressions with more tokens. The authors have no limit; 1 % have over 380 tokens.
 
     Raises:
-        ValueError: if fewer expressions exist.
+        ValueError: if there seem to be fewer expressions.
     """
     generator = Random(seed)
     seen: set[str] = set()
-    draws_in_vain = 0
+    rejected_draws = 0
     while len(seen) < number:
         text = _draw(generator, depth=1)
         if text in seen or (max_length is not None and len(text.split()) > max_length):
-            draws_in_vain += 1
-            if draws_in_vain == _PATIENCE:
-                raise ValueError(f"there are hardly more than {len(seen)} expressions of these, and not {number}")
+            rejected_draws += 1
+            if rejected_draws == _PATIENCE:
+                raise ValueError(f"there seem to be only {len(seen)} such expressions, not {number}")
             continue
-        draws_in_vain = 0
+        rejected_draws = 0
         seen.add(text)
         yield read_expression(text)
 
@@ -157,11 +156,11 @@ def _draw(generator: Random, depth: int) -> str:
 
 
 def read_listops_file(path: str | os.PathLike) -> list[ListOpsExpression]:
-    """Reads a file of the authors, with a line `value TAB expression` for each example.
+    """Reads a file of the authors, with lines `value TAB expression`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if a line is malformed, or its value another than that of its expression; the message says which.
+        ValueError: if a line is malformed or has a wrong value; it names the line.
     """
     expressions = []
     for number, line in enumerate(read_text_file(Path(path)), start=1):
@@ -177,14 +176,14 @@ def read_listops_file(path: str | os.PathLike) -> list[ListOpsExpression]:
 
 
 def build_listops_dataset(splits: Mapping[str, Sequence[ListOpsExpression]]) -> "DatasetDict":
-    """Makes a Hugging Face dataset of expressions, to save with `save_to_disk` or share with `push_to_hub`.
+    """Builds a Hugging Face dataset of expressions.
 
     Args:
-        splits: expressions by the name of their split.
+        splits: expressions by split name.
 
     Returns:
-        For each split a dataset with the columns `text` (without round brackets), `brackets` (with those of the binary
-        tree), `label` (a `ClassLabel` of the values), `depth` and `num_tokens`.
+        For each split, a dataset with the columns `text` (without round brackets), `brackets` (the binary tree),
+        `label` (a `ClassLabel` of the values), `depth` and `num_tokens`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Pairs of formulas in files, and as a dataset of the `datasets` library."""
+"""Reading of files of formula pairs, and conversion to and from datasets."""
 
 import os
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ def read_logic_files(folder: str | os.PathLike) -> dict[str, list[LogicPair]]:
     A line is `relation TAB left TAB right`.
 
     Args:
-        folder: where the files are. The number of a file is that of the operators; 12 means 12 or more.
+        folder: folder of the files. The number in a file name is the number of operators; 12 means 12 or more.
 
     Returns:
-        Pairs by the name of their file.
+        Pairs by file name.
 
     Raises:
         FileNotFoundError: if a file is missing.
-        ValueError: if a line has another form; the message says which line.
+        ValueError: if a line is malformed; it names the line.
     """
     return {name: list(_read_pairs(Path(folder, name))) for name in SPLITS}
 
@@ -44,14 +44,14 @@ def _read_pairs(path: Path) -> Iterator[LogicPair]:
 
 
 def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
-    """Makes a Hugging Face dataset of pairs, to save with `save_to_disk` or share with `push_to_hub`.
+    """Builds a Hugging Face dataset of pairs.
 
     Args:
-        splits: pairs by the name of their split, as `split_by_operators` and `read_logic_files` give them.
-            Empty splits are left out.
+        splits: pairs by split name, as returned by `split_by_operators` and `read_logic_files`. Empty splits are
+            omitted.
 
     Returns:
-        For each split a dataset with the columns `left`, `right`, `label` (a `ClassLabel` of the relations) and
+        For each split, a dataset with the columns `left`, `right`, `label` (a `ClassLabel` of the relations) and
         `num_operators`.
 
     Example:
@@ -93,25 +93,25 @@ def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
 
 
 def read_logic_dataset(dataset: "DatasetDict") -> dict[str, list[LogicPair]]:
-    """The inverse of `build_logic_dataset`.
+    """Converts a dataset of `build_logic_dataset` to pairs by split name.
 
     Raises:
         ValueError: if a split or a column is missing, or the labels are not the relations.
     """
-    known = [name for name in SPLITS if name in dataset]
-    if not known:
+    names = [name for name in SPLITS if name in dataset]
+    if not names:
         raise ValueError(f"the dataset has none of the splits train0 ... test{MAX_OPERATORS}: {', '.join(dataset)}")
     splits: dict[str, list[LogicPair]] = {name: [] for name in SPLITS}
-    for name in known:
+    for name in names:
         rows = dataset[name]
         missing = sorted({"left", "right", "label"} - set(rows.column_names))
         if missing:
             raise ValueError(f"the split {name} has no column {', '.join(missing)}; it has {rows.column_names}")
-        names = getattr(rows.features["label"], "names", None)
-        if names is None or not set(names) <= set(RELATIONS):
+        relations = getattr(rows.features["label"], "names", None)
+        if relations is None or not set(relations) <= set(RELATIONS):
             raise ValueError(f"the labels of the split {name} must be a ClassLabel of {' '.join(RELATIONS)}")
         splits[name] = [
-            LogicPair(names[label], left, right)
+            LogicPair(relations[label], left, right)
             for label, left, right in zip(rows["label"], rows["left"], rows["right"], strict=True)
         ]
     return splits

@@ -1,4 +1,4 @@
-"""Accuracy on the relations of pairs of formulas: overall, by number of operators, by relation; and confusions."""
+"""Accuracy of predicted relations: overall, by number of operators, by relation; and the confusion matrix."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ class Accuracy:
     """Accuracy on one group of examples.
 
     Attributes:
-        correct: how many were predicted right.
-        total: how many there are.
+        correct: number of correct predictions.
+        total: number of examples.
         accuracy: `correct / total`.
     """
 
@@ -29,12 +29,12 @@ class LogicScores:
     """Scores of logical inference.
 
     Attributes:
-        accuracy: share of the pairs whose relation was predicted right, from 0 to 1.
+        accuracy: fraction of the pairs whose relation was predicted correctly, from 0 to 1.
         num_pairs: number of pairs.
-        macro_accuracy: accuracy on the pairs of each relation that occurs, averaged over these relations.
-        by_relation: accuracy on the pairs of each relation that occurs.
+        macro_accuracy: mean of the accuracies in `by_relation`.
+        by_relation: accuracy by gold relation, for relations that occur.
         by_operators: accuracy by number of operators.
-        confusion: how often which relation was predicted, by gold relation and then by prediction.
+        confusion: number of pairs by gold relation, then by predicted relation.
     """
 
     accuracy: float
@@ -45,7 +45,7 @@ class LogicScores:
     confusion: dict[str, dict[str, int]]
 
     def to_dict(self) -> dict:
-        """As plain dictionaries with strings as keys, for JSON."""
+        """Returns JSON values."""
         content = asdict(self)
         content["by_operators"] = {str(number): scores for number, scores in content["by_operators"].items()}
         return content
@@ -55,13 +55,12 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
     """Compares predicted relations with gold ones.
 
     Args:
-        predictions: relations, each one of `onlstm_hf.logic.formulas.RELATIONS`.
+        predictions: relations of `onlstm_hf.logic.formulas.RELATIONS`.
         references: the gold relations.
-        num_operators: the number of operators of every pair, as `LogicPair.num_operators` counts them.
+        num_operators: the number of operators of each pair, see `LogicPair.num_operators`.
 
     Raises:
-        ValueError: if there are no pairs, the lengths differ, or a relation or a number of operators is not a
-            valid one.
+        ValueError: if there are no pairs, the lengths differ, or a relation or a number of operators is invalid.
     """
     if not len(predictions) == len(references) == len(num_operators):
         raise ValueError(
@@ -94,7 +93,7 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
 
 
 def group_accuracies(correct: Sequence[bool], groups: Sequence) -> dict[Any, Accuracy]:
-    """The accuracy of each group, from whether every example is right and the group that it is in."""
+    """Returns the accuracy of each group, given for each example its group and whether it is correct."""
     totals = Counter(groups)
-    rights = Counter(group for group, is_correct in zip(groups, correct, strict=True) if is_correct)
-    return {group: Accuracy(rights[group], total, rights[group] / total) for group, total in totals.items()}
+    num_correct = Counter(group for group, is_correct in zip(groups, correct, strict=True) if is_correct)
+    return {group: Accuracy(num_correct[group], total, num_correct[group] / total) for group, total in totals.items()}

@@ -108,7 +108,7 @@ def test_generated_expressions_are_different_reproducible_and_like_the_authors()
 
 def test_expressions_are_not_longer_than_asked_and_run_out_with_an_error():
     assert max(len(expression.tokens) for expression in generate_listops(500, max_length=12)) <= 12
-    with pytest.raises(ValueError, match="hardly more than 10 expressions"):
+    with pytest.raises(ValueError, match="only 10 such expressions, not 11"):
         list(generate_listops(11, max_length=1))
 
 
