@@ -42,42 +42,45 @@ TASKS = (*dict.fromkeys(task for task, _ in BY_TASK.values()), tasks.PARSING, ta
 INTRODUCTION = """\
 # Results
 
-`python eval/write_report.py` generates this file. `file` names a file of `eval/results/`: it holds the command that
-reproduces the row, its date, machine and versions, and all figures that are left out here. A name with `/` is a folder
-of training runs, with the recipe, versions and figures of each. Commands read data from the folder that the
-environment variable `ONLSTM_SHARED` names. Several seeds have mean ± standard deviation.
-Published rows are the papers' models, systems like a measured one, and the best known; their `file` is the place where
-a figure stands. [docs/published.md](docs/published.md) has all published figures, and explains these places.
-[docs/speed.md](docs/speed.md) has the figures of speed."""
-# Heading, name of the table, and text below the heading. Tables without measured rows are left out.
+`python eval/write_report.py` generates this file.
+
+- `file` names a file of `eval/results/`. It has the command that reproduces the row, the date, machine and versions, and
+  further figures. A name with `/` is a folder of training runs, with the recipe, versions and figures of each.
+- Commands read data from the folder that the environment variable `ONLSTM_SHARED` names.
+- Rows with several seeds show mean ± standard deviation.
+- Published rows are the papers' models, systems like a measured one, and the best known. Their `file` is the place where
+  the figure stands. [docs/published.md](docs/published.md) has all published figures and explains these places.
+- [docs/speed.md](docs/speed.md) has the speed measurements."""
+# Heading, name of the table, and the text below the heading. A table without measured rows is left out.
 LAYOUT = """\
-## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream, and after \
-adaptation to the test text. Rows whose file is a folder read the validation text in ten rows, as the papers do. `+` \
-stands before the epochs of a model that started from another one. A mixture has the weights that suit the validation \
-text best. [All published figures](docs/published.md#language-modelling).
-### Adaptation | adaptation | Settings were chosen by the perplexity of validation text.
-## Unsupervised constituency parsing | parsing | Sentence F1 in per cent: measured rows on the WSJ sample (wsj_0001 \
-to wsj_0199), published ones on section 23 and, for at most 10 words, on WSJ10, those of the whole treebank. `read` \
-says whether the model was trained on the words of these sentences. [All published \
+## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream. `test, \
+adapted` is the perplexity after adaptation to the test text. Rows whose file is a folder read the validation text in \
+ten rows, as the papers do. `+` before the epochs means that the model started from another one. The weights of a \
+mixture are tuned on the validation text. [All published figures](docs/published.md#language-modelling).
+### Adaptation | adaptation | Settings were chosen by validation perplexity.
+## Unsupervised constituency parsing | parsing | Sentence F1 in per cent. Measured rows are for the WSJ sample \
+(wsj_0001 to wsj_0199). Published rows are for section 23 and, for at most 10 words, for WSJ10 (such sentences of the \
+whole treebank). `read` says whether the model was trained on the words of these sentences. [All published \
 figures](docs/published.md#unsupervised-constituency-parsing).
-### Recall by label | label-recall | Recall in per cent of gold constituents with a label, without whole \
-sentences, by models that have not read the sentences. [All published figures](docs/published.md#recall-by-label).
-### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1, and in \
-brackets how often chance alone gives one as far from 0.
-### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
-### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
-next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
-## Targeted syntactic evaluation | syntax | Accuracy on all pairs, and in brackets on those whose words the \
-model knows. The published models were trained on 90 million words of Wikipedia. [All published \
+### Recall by label | label-recall | Recall of gold constituents by label in per cent, without whole \
+sentences, for models that have not read the sentences. [All published figures](docs/published.md#recall-by-label).
+### Agreement | agreement | Rank correlation between F1 and the agreement with all other parsers. In \
+brackets, how often chance alone gives a correlation as far from 0.
+### Other languages | languages | Sentence F1 on unread sentences, papers' rule / unbiased rule (seeds).
+### Punctuation as a cue | punctuation | Sentence F1 in per cent if punctuation raises the distance of the \
+next word by four standard deviations ([docs/text.md](docs/text.md#punctuation)). This is not the papers' protocol, \
+which has no punctuation.
+## Targeted syntactic evaluation | syntax | Accuracy on all pairs, and in brackets on pairs without unknown words. \
+The published models were trained on 90 million words of Wikipedia. [All published \
 figures](docs/published.md#targeted-syntactic-evaluation).
 ## Word order | word-order | How often a model prefers a sentence to a random order of its words, in per cent.
-## Logical inference | logical-inference | Accuracy in per cent by number of operators; trained on at most 6. \
+## Logical inference | logical-inference | Accuracy in per cent by number of operators, trained on at most 6. \
 [All published figures](docs/published.md#logical-inference).
-## ListOps | listops | Accuracy in per cent by length; trained on at most 100 tokens. [All published \
+## ListOps | listops | Accuracy in per cent by length, trained on at most 100 tokens. [All published \
 figures](docs/published.md#listops).
-## Scripts: the narrative cloze | narrative-cloze | Recall at 25 of held-out events in per cent. [All \
+## Scripts: the narrative cloze | narrative-cloze | Recall at 25 for held-out events in per cent. [All \
 published figures](docs/published.md#scripts-the-narrative-cloze).
-## Toy English | toy-english | Held-out sentences of the corpus of `training/quickstart.py`.
+## Toy English | toy-english | Scores on held-out sentences of the corpus of `training/quickstart.py`.
 """
 
 
