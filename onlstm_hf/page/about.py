@@ -68,8 +68,8 @@ def _training(text: str, model: PreTrainedModel) -> list[str]:
     if not sentences:
         sentences = ["It has no card, so its training text is unknown."]
         if model.induces_trees:
-            sentences.append("Its trees come from the distances that it computes when it predicts each next word.")
-    sentences += _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]
+            sentences.append("Its trees come from the distances that it computes as it predicts each next word.")
+    sentences += _sentences(_paragraph(text, "(?=It also learned the average)"))[:1]
     return [sentence for sentence in sentences if not sentence.startswith("Trained with")]
 
 

@@ -156,7 +156,7 @@ def test_texts_about_a_model_come_from_its_card(project_root, name):
     assert about["trained"] and about["scores"]
     for sentence in [*about["trained"], *about["limits"]]:
         assert sentence in card
-    is_distilled = any("drawn to" in sentence for sentence in about["trained"])
+    is_distilled = any("learned the average" in sentence for sentence in about["trained"])
     assert is_distilled == (name in ("onlstm-english", "onlstm-ptb-small-distilled"))
 
 

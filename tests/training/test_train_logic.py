@@ -73,7 +73,7 @@ def test_a_run_learns_and_leaves_a_classifier_its_log_and_its_results():
 
     card = logic_card("ada/logic", model.config, results).text
     assert f"{len(splits.train):,} pairs of the 700 that onlstm_hf generates with seed 0 with at most 4" in card
-    assert f"On all of them {100 * results['test']['accuracy']:.1f} %" in card
+    assert f"Accuracy on all pairs is {100 * results['test']['accuracy']:.1f} %" in card
 
     log = log_of("run")
     losses = [entry["loss"] for entry in log if "loss" in entry]

@@ -48,7 +48,7 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
         text, treebank = read_descriptions(results["data"])
         model = describe_model(
             config,
-            tree="a gold tree" if "target_trees" in results["training"] else "a tree",
+            tree="gold trees" if "target_trees" in results["training"] else "trees",
             sentence=json.dumps(text.example, ensure_ascii=False),
             beginning=json.dumps(_beginning(text.example), ensure_ascii=False),
         )
