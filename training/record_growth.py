@@ -26,7 +26,7 @@ from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import positive_integer, run_program
 from training.language_models.recipe import parse_recipe
 from training.loop.run import TrainingRun
-from training.loop.task import BatchSource, Share
+from training.loop.task import BatchSource, ProcessShard
 from training.toy_english import write_toy_corpus
 from training.train_lm import LanguageModeling
 
@@ -44,8 +44,8 @@ class RecordedLanguageModeling(LanguageModeling):
         recorded: one held-out gold tree of each of `LENGTHS`, or all if there are no more.
     """
 
-    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
-        batches = super().load_data(model, share)
+    def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
+        batches = super().load_data(model, shard)
         if not self.treebank:
             raise ValueError("the trees of held-out sentences are recorded: give --gold_trees beside --train_files")
         by_length = {len(tree.words): tree for tree in reversed(self.treebank)}

@@ -41,10 +41,10 @@ from training.language_models.recipe import DATA_FILES, parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
-PLACES = ("output_dir", *DATA_FILES)
-NAMES_OR_PLACES = ("dataset", "tokenizer", "model_code")  # of the Hub, or of a folder or file
+PATH_FIELDS = ("output_dir", *DATA_FILES)
+NAME_OR_PATH_FIELDS = ("dataset", "tokenizer", "model_code")  # of the Hub, or of a folder or file
 # Fields on where the text comes from and how it is scored, which the descriptions of the text speak of.
-SOURCES = (
+TEXT_AND_SCORING_FIELDS = (
     *("dataset", "dataset_config", "text_column", "train_split", "validation_split", "test_split"),
     *("gold_tree_column", "dropped_tags", "init_from", "model_code", "eval_every_steps", "eval_batch_size"),
     "test_batch_size",
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> dict:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
         treebank = _read_treebank(options.treebank, model)
-        unread = read_unread_scores(options.unread_results, model.config) if options.unread_results else None
+        unread = options.unread_results
         files = {"validation": options.validation_files}
         if options.test_files:
             files["test"] = options.test_files
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> dict:
             "unknown_words": {part: unknown_words(tokenizer, TextLines(files[part])) for part in files}
             | ({"treebank": unknown_words(tokenizer, (tree.words for tree in treebank))} if treebank else {}),
             **({"parsing": _parsing(model, tokenizer, treebank)} if treebank else {}),
-            **({"unread": unread} if unread else {}),
+            **({"unread": read_held_out_scores(unread, model.config)} if unread else {}),
             "data": data,
             "command": _release_command(options, text, gold_trees),
             "training": {
@@ -208,7 +208,7 @@ def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treeban
     return scores
 
 
-def read_unread_scores(path: Path, config: PreTrainedConfig) -> dict:
+def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
     """The F1 of other runs of a recipe, on sentences that these have not read.
 
     Args:
@@ -254,7 +254,9 @@ def _overrides(name: str, run: dict) -> str:
     differing = {
         name: value
         for name, value in run.items()
-        if name in written and name not in (*SOURCES, *PLACES, "model") and value not in (written[name], None)
+        if name in written
+        and name not in (*TEXT_AND_SCORING_FIELDS, *PATH_FIELDS, "model")
+        and value not in (written[name], None)
         if "adam" in run["optimizer"] or not name.startswith("adam_")  # SGD has no use for them
     }
     differing |= {
@@ -275,7 +277,7 @@ def _without_paths(training: dict) -> dict:
     recipe = {
         name: portable(value)
         for name, value in training["recipe"].items()
-        if name not in PLACES and not (name in NAMES_OR_PLACES and value is not None and Path(value).exists())
+        if name not in PATH_FIELDS and not (name in NAME_OR_PATH_FIELDS and value is not None and Path(value).exists())
     }
     names = ("epochs", "updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
     known = {name: training[name] for name in names if name in training} | {"recipe": recipe}

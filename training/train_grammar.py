@@ -19,6 +19,7 @@ A run leaves in its `output_dir`:
 import math
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -46,8 +47,8 @@ from training.language_models.validation import load_gold_trees, treebank_prepro
 from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config
 from training.loop.progress import Progress
-from training.loop.run import TrainingRun, run_script
-from training.loop.task import BatchSource, Share, Task
+from training.loop.run import run_script, train
+from training.loop.task import BatchSource, ProcessShard, Task
 
 # One sentence in so many is held out of training.
 HELD_OUT_EVERY = 50
@@ -80,7 +81,7 @@ class GrammarInduction(Task):
         with reported_damage(f"the checkpoint {checkpoint}"):
             return NeuralGrammar.from_pretrained(checkpoint)
 
-    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+    def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         data = self.recipe.data
         lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
         self.text = EncodedSentences.from_lines(lines, self.tokenizer)
@@ -97,7 +98,7 @@ class GrammarInduction(Task):
         self.held_out, trained = chosen[::HELD_OUT_EVERY], [*chosen]
         del trained[::HELD_OUT_EVERY]
         seed = self.recipe.optimization.seed
-        self.batches = GrammarBatches(self.text.ids, trained, self.votes, data.vote_strength, share, seed)
+        self.batches = GrammarBatches(self.text.ids, trained, self.votes, data.vote_strength, shard, seed)
         return self.batches
 
     def num_classes(self, model: PreTrainedModel) -> int:
@@ -181,11 +182,7 @@ class GrammarInduction(Task):
         return ", ".join(scores)
 
 
-def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return TrainingRun(GrammarInduction(parse_grammar_recipe(arguments), arguments)).train()
-
+main = partial(train, GrammarInduction, parse_grammar_recipe)
 
 if __name__ == "__main__":
     run_script("train_grammar.py", main)

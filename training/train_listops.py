@@ -11,6 +11,7 @@ A run leaves in its `output_dir`:
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from training.classification.listops import (
     parse_listops_recipe,
 )
 from training.classification.task import Classification, predict_labels
-from training.loop.run import TrainingRun, run_script
+from training.loop.run import run_script, train
 
 
 class ListOps(Classification):
@@ -65,11 +66,7 @@ class ListOps(Classification):
         }
 
 
-def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return TrainingRun(ListOps(parse_listops_recipe(arguments), arguments)).train()
-
+main = partial(train, ListOps, parse_listops_recipe)
 
 if __name__ == "__main__":
     run_script("train_listops.py", main)

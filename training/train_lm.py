@@ -13,6 +13,7 @@ Both checkpoints hold the weights that are evaluated: the averaged ones once ave
 
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import fingerprint, write_json
-from onlstm_hf.utils.training_stages import stages_before, training_stages
+from onlstm_hf.utils.training_stages import previous_stages, training_stages
 from training.distillation.target_trees import TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.curves import draw_curves
@@ -57,8 +58,8 @@ from training.language_models.validation import (
 from training.loop.checkpointing import file_checksum
 from training.loop.model_setup import choose_implementation
 from training.loop.progress import Progress
-from training.loop.run import TrainingRun, run_script
-from training.loop.task import BatchSource, Share, Task
+from training.loop.run import run_script, train
+from training.loop.task import BatchSource, ProcessShard, Task
 
 # Rows of a streamed dataset that its fingerprint is made of: all of them may be more than anyone downloads twice.
 NUM_STREAMED_LINES = 10_000
@@ -96,7 +97,7 @@ class LanguageModeling(Task):
         self.held_out_sentences = held_out_sentences(data)
         self.fingerprints = self._fingerprints()
 
-    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+    def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         data = self.recipe.data
         self.read_data(model.config)
         for name, trees in {"gold": self.treebank, "target": self.target_trees}.items():
@@ -108,19 +109,19 @@ class LanguageModeling(Task):
             for part, sentences in self.held_out_sentences.items()
         }
         self.validation, self.test = held_out["validation"], held_out.get("test")
-        batches = build_batches(self.recipe, self.tokenizer, share)
+        batches = build_batches(self.recipe, self.tokenizer, shard)
         if self.target_trees is None:
             return batches
         trained, self.held_out_trees = self.target_trees.split()
         arguments = self.recipe.optimization
-        share = replace(share, batch_size=arguments.tree_batch_size)
+        shard = replace(shard, batch_size=arguments.tree_batch_size)
         sentences, splits = trained.stored.sentences, trained.splits()
-        return WithTargetTrees(batches, sentences, splits, self.tokenizer, share, arguments.seed)
+        return WithTargetTrees(batches, sentences, splits, self.tokenizer, shard, arguments.seed)
 
     def _fingerprints(self) -> dict[str, str]:
         data = self.recipe.data
-        train = (text_of(item, data.text_column) for item in load_texts(data, "train"))
-        parts = {"training text": islice(train, NUM_STREAMED_LINES) if data.streaming else train}
+        lines = (text_of(item, data.text_column) for item in load_texts(data, "train"))
+        parts = {"training text": islice(lines, NUM_STREAMED_LINES) if data.streaming else lines}
         parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
         if data.streaming and data.train_files:
             parts["bytes of the training text"] = map(file_checksum, map(Path, data.train_files))
@@ -201,7 +202,7 @@ class LanguageModeling(Task):
             **self.record(progress),
         }
         init_from = self.recipe.model.init_from
-        if init_from is not None and (before := stages_before(init_from)):
+        if init_from is not None and (before := previous_stages(init_from)):
             results["stages"] = before + training_stages(results)
         write_json(output_dir / "results.json", results)
         draw_curves(output_dir / "log.jsonl", output_dir / "curves.svg", results.get("baselines", {}))
@@ -245,24 +246,20 @@ class LanguageModeling(Task):
         return score_parses(stored.trees(layer, rule), self.treebank, num_resamples=0).sentence_f1
 
 
-def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, share: Share) -> BatchSource:
+def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:
     """The training batches of one process."""
     data, seed = recipe.data, recipe.optimization.seed
     texts = load_texts(data, "train")
     if data.streaming:
-        own, column = own_texts(texts, share), data.text_column
-        return StreamedTextBatches(own, tokenizer, column, share.batch_size, data.bptt_length, data.random_bptt, seed)
+        own, column = own_texts(texts, shard), data.text_column
+        return StreamedTextBatches(own, tokenizer, column, shard.batch_size, data.bptt_length, data.random_bptt, seed)
     text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
     if data.independent_sentences:
-        return SentenceBatches(text, tokenizer.eos_token_id, share, data.max_sentence_length, seed)
-    return StreamBatches(text.ids, tokenizer.eos_token_id, share, data.bptt_length, data.random_bptt, seed)
+        return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)
+    return StreamBatches(text.ids, tokenizer.eos_token_id, shard, data.bptt_length, data.random_bptt, seed)
 
 
-def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments)).train()
-
+main = partial(train, LanguageModeling, parse_recipe)
 
 if __name__ == "__main__":
     run_script("train_lm.py", main)

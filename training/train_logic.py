@@ -10,6 +10,7 @@ A run leaves in its `output_dir`:
 """
 
 import sys
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.logic import build_logic_tokenizer, encode_pairs, load_logic_splits, parse_logic_recipe
 from training.classification.task import Classification, predict_labels
-from training.loop.run import TrainingRun, run_script
+from training.loop.run import run_script, train
 
 
 class LogicalInference(Classification):
@@ -57,11 +58,7 @@ class LogicalInference(Classification):
         }
 
 
-def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return TrainingRun(LogicalInference(parse_logic_recipe(arguments), arguments)).train()
-
+main = partial(train, LogicalInference, parse_logic_recipe)
 
 if __name__ == "__main__":
     run_script("train_logic.py", main)

@@ -63,7 +63,7 @@ class SeedRun:
                 env=os.environ | {"OMP_NUM_THREADS": str(num_threads)},
             )
 
-    def last_words(self) -> str:
+    def last_output_line(self) -> str:
         """The last line of the run's output: its progress bar, or what ended it."""
         lines = self.output.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -72,7 +72,7 @@ class SeedRun:
         """Why the process ended without results: its signal or exit code, and its last words."""
         code = self.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        return f"seed {self.seed} {how}: {self.last_words()} (all of its output: {self.output})"
+        return f"seed {self.seed} {how}: {self.last_output_line()} (all of its output: {self.output})"
 
     def copy_results(self, folder: Path) -> None:
         """Copies results and trees, each as one file that begins with the seed's name."""
@@ -171,7 +171,7 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
             if time.monotonic() - shown_at >= SECONDS_BETWEEN_LINES:
                 shown_at = time.monotonic()
                 for run in running:
-                    print(f"seed {run.seed}: {run.last_words()}", flush=True)
+                    print(f"seed {run.seed}: {run.last_output_line()}", flush=True)
     finally:
         for run in running:
             run.process.kill()  # it resumes from its last checkpoint

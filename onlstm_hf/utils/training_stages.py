@@ -35,7 +35,7 @@ def training_stages(results: Mapping[str, Any]) -> list[dict]:
     ]
 
 
-def stages_before(checkpoint: str | Path) -> list[dict]:
+def previous_stages(checkpoint: str | Path) -> list[dict]:
     """Returns the stages of a released checkpoint or of `best/` of a run; an empty list without its results."""
     folder = Path(checkpoint).resolve()
     path = (folder.parent if folder.name == "best" else folder) / "results.json"

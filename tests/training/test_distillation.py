@@ -38,7 +38,7 @@ from training.distillation.splitting_loss import Split, splits_of_tree, splittin
 from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.text_batches import Batch, TextLines
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 # By their place a word of the toy text splits the sentence: its trees can be told from its words.
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and"]
@@ -152,7 +152,9 @@ def test_dropout_is_off_for_the_trees_alone(project):
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
     ids = {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
     model = MODEL_TYPES["onlstm"].make(vocab_size=len(tokenizer), **ids, **dict.fromkeys(DROPOUTS, 0.5)).train()
-    source = WithTargetTrees(None, target_trees.stored.sentences, target_trees.splits(), tokenizer, Share(5), seed=0)
+    source = WithTargetTrees(
+        None, target_trees.stored.sentences, target_trees.splits(), tokenizer, ProcessShard(5), seed=0
+    )
     losses = [target_trees.loss(model, source._batch(range(5))) for _ in range(2)]
     assert torch.equal(*losses) and losses[0].requires_grad
     assert model.training and all(module.training for module in model.modules())
@@ -231,22 +233,22 @@ def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds
     sentences = [("the",) * (3 + index % 4) for index in range(20)]
     tokenizer = build_word_tokenizer(["the"])
 
-    def numbers(share, epoch=0, start=0):
-        source = WithTargetTrees(Text(), sentences, [*range(20)], tokenizer, share, seed=1)
+    def numbers(shard, epoch=0, start=0):
+        source = WithTargetTrees(Text(), sentences, [*range(20)], tokenizer, shard, seed=1)
         source._batch = lambda indices: [*indices]
         return [batch.trees for batch in source.batches(epoch, start)]
 
-    alone = numbers(Share(6))
+    alone = numbers(ProcessShard(6))
     first_pass = [number for batch in alone[:3] for number in batch]
     assert len(set(first_pass)) == 18 and alone[3:] == [*alone[:3], alone[0]]
-    assert numbers(Share(6), start=4) == alone[4:]
-    assert numbers(Share(6), epoch=1) != alone
-    both = [numbers(Share(3, process, 2)) for process in (0, 1)]
+    assert numbers(ProcessShard(6), start=4) == alone[4:]
+    assert numbers(ProcessShard(6), epoch=1) != alone
+    both = [numbers(ProcessShard(3, process, 2)) for process in (0, 1)]
     assert [first + second for first, second in zip(*both, strict=True)] == alone
     with pytest.raises(
         ValueError, match="20 sentences to train on, too few for 21 in an update: lower the tree_batch"
     ):
-        numbers(Share(21))
+        numbers(ProcessShard(21))
 
 
 def test_sentences_are_read_as_parse_reads_them_and_a_word_is_its_first_token(project):
@@ -257,7 +259,7 @@ def test_sentences_are_read_as_parse_reads_them_and_a_word_is_its_first_token(pr
     assert min(map(len, target_trees.stored.sentences)) == 3
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters")
     sentences, splits = [("the", "cat", "runs"), ("the", "cat")], [[Split(0, 3, 2, 3)], []]
-    source = WithTargetTrees(None, sentences, splits, tokenizer, Share(1), 0)
+    source = WithTargetTrees(None, sentences, splits, tokenizer, ProcessShard(1), 0)
     batch = source._batch([1, 0])
     assert tokenizer.convert_ids_to_tokens(batch.input_ids[:, 0]) == [tokenizer.eos_token] * 2
     assert tokenizer.convert_ids_to_tokens(batch.input_ids[1, batch.first_tokens[1]]) == ["t", " ", " "]

@@ -12,7 +12,7 @@ from tests.helpers.forked_processes import forked_context
 from training import train_lm
 from training.language_models.encoded_text import store_encoded
 from training.language_models.recipe import parse_recipe
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 # As one tensor a line this text took 86 MB, and 45 MB as lists; of what is left most is the tokenizer's.
 NUM_LINES, MOST_MEGABYTES = 100_000, 36
@@ -48,7 +48,7 @@ def read_batches(results, folder, options):
     recipe.run.output_dir = folder
     tokenizer = build_word_tokenizer(f"{folder}/train.txt")
     before = megabytes()
-    source = train_lm.build_batches(recipe, tokenizer, Share(20))
+    source = train_lm.build_batches(recipe, tokenizer, ProcessShard(20))
     num_tokens = sum(batch.shift_labels.numel() for batch in islice(source.batches(0), 5))
     results.put((megabytes() - before, num_tokens))
 

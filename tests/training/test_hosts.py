@@ -28,7 +28,7 @@ from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
 from training.loop import processes
 from training.loop.run import run_script
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 RECIPE = """
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
@@ -196,7 +196,7 @@ def test_streamed_lines_are_shared_out_each_to_one_process(tmp_path, num_process
     (tmp_path / "a.txt").write_text("0\n1\n2\n")
     (tmp_path / "b.txt").write_text("3\n4\n")
     lines = TextLines([str(tmp_path / name) for name in ("a.txt", "b.txt")])
-    parts = [own_texts(lines, Share(1, process, num_processes)) for process in range(num_processes)]
+    parts = [own_texts(lines, ProcessShard(1, process, num_processes)) for process in range(num_processes)]
     for _ in range(2):
         assert sorted(line for part in parts for line in part) == list("01234")
         assert {len(list(part)) for part in parts} <= {5 // num_processes, 5 // num_processes + 1}
@@ -209,7 +209,7 @@ def test_a_streamed_dataset_is_split_by_process_whole_files_where_they_share_out
         rows = "".join(f'{{"text": "{2 * number + row}"}}\n' for row in range(2))
         (tmp_path / f"{number}.jsonl").write_text(rows)
     stream = datasets.load_dataset(str(tmp_path), split="train", streaming=True)
-    parts = [[int(row["text"]) for row in own_texts(stream, Share(1, process, 2))] for process in (0, 1)]
+    parts = [[int(row["text"]) for row in own_texts(stream, ProcessShard(1, process, 2))] for process in (0, 1)]
     assert parts[0] == part
     assert sorted(parts[0] + parts[1]) == list(range(2 * num_files))
 

@@ -283,7 +283,7 @@ def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have
 def test_results_that_are_not_of_unread_sentences_or_of_other_models_are_refused(tmp_path, name, changes, message):
     (tmp_path / "unread.json").write_text(unread_results(name, **changes))
     with pytest.raises(ValueError, match=message):
-        release.read_unread_scores(tmp_path / "unread.json", PRPNConfig())
+        release.read_held_out_scores(tmp_path / "unread.json", PRPNConfig())
 
 
 def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):

@@ -27,7 +27,7 @@ from training.language_models.text_batches import (
     load_texts,
     pad_sentences,
 )
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 EOS = 0
 LINES = ["the cat sleeps", "", "a dog sees the small cat", "the dog", "   ", "a bird sings and a cat runs"] * 9
@@ -38,8 +38,8 @@ def tokenizer():
     return build_word_tokenizer(LINES)
 
 
-def stream_batches(share, seed=1, random_bptt=True, length=500):
-    return StreamBatches(torch.arange(1, length + 1), EOS, share, 20, random_bptt, seed)
+def stream_batches(shard, seed=1, random_bptt=True, length=500):
+    return StreamBatches(torch.arange(1, length + 1), EOS, shard, 20, random_bptt, seed)
 
 
 def as_text(sentences):
@@ -52,14 +52,14 @@ def some_sentences():
     return [[*(generator.randrange(3, 99) for _ in range(generator.randrange(9))), EOS] for _ in range(50)]
 
 
-def sentence_batches(share, seed=1):
-    return SentenceBatches(as_text(some_sentences()), EOS, share, 6, seed)
+def sentence_batches(shard, seed=1):
+    return SentenceBatches(as_text(some_sentences()), EOS, shard, 6, seed)
 
 
 @pytest.fixture
 def sources(tokenizer):
-    def streamed_batches(share, seed=1):
-        return StreamedTextBatches(LINES, tokenizer, "text", share.num_rows, 12, True, seed)
+    def streamed_batches(shard, seed=1):
+        return StreamedTextBatches(LINES, tokenizer, "text", shard.num_rows, 12, True, seed)
 
     return [stream_batches, sentence_batches, streamed_batches]
 
@@ -75,9 +75,9 @@ def test_every_token_of_a_row_is_predicted_once_and_from_the_token_before_it(len
     stream = torch.arange(1, length + 1)
     if length < rows:
         with pytest.raises(ValueError, match=f"{length} tokens, too few for {rows} rows"):
-            StreamBatches(stream, EOS, Share(rows), bptt, random_bptt, seed=3)
+            StreamBatches(stream, EOS, ProcessShard(rows), bptt, random_bptt, seed=3)
         return
-    source = StreamBatches(stream, EOS, Share(rows), bptt, random_bptt, seed=3)
+    source = StreamBatches(stream, EOS, ProcessShard(rows), bptt, random_bptt, seed=3)
     batches = list(source.batches(epoch))
     targets = torch.cat([batch.shift_labels for batch in batches], dim=1)
     inputs = torch.cat([batch.input_ids for batch in batches], dim=1)
@@ -89,9 +89,9 @@ def test_every_token_of_a_row_is_predicted_once_and_from_the_token_before_it(len
 
 
 def test_the_learning_rate_is_scaled_with_the_length_of_a_chunk():
-    for batch in stream_batches(Share(2)).batches(0):
+    for batch in stream_batches(ProcessShard(2)).batches(0):
         assert batch.lr_scale == batch.input_ids.shape[1] / 20
-    assert {batch.lr_scale for batch in stream_batches(Share(2), random_bptt=False).batches(0)} == {1.0}
+    assert {batch.lr_scale for batch in stream_batches(ProcessShard(2), random_bptt=False).batches(0)} == {1.0}
 
 
 def test_chunk_lengths_are_drawn_as_in_the_paper():
@@ -109,8 +109,8 @@ def test_chunk_lengths_are_drawn_as_in_the_paper():
 @pytest.mark.parametrize("index", [0, 1])
 def test_rows_of_two_processes_are_those_of_one_with_twice_the_batch(sources, index):
     build = sources[index]
-    whole = list(build(Share(4)).batches(1))
-    halves = [list(build(Share(2, process, 2)).batches(1)) for process in (0, 1)]
+    whole = list(build(ProcessShard(4)).batches(1))
+    halves = [list(build(ProcessShard(2, process, 2)).batches(1)) for process in (0, 1)]
     assert len(whole) > 2
     for one, first, second in zip(whole, *halves, strict=True):
         assert torch.equal(one.input_ids, torch.cat([first.input_ids, second.input_ids]))
@@ -125,15 +125,15 @@ def test_rows_of_two_processes_are_those_of_one_with_twice_the_batch(sources, in
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_an_epoch_goes_on_from_any_batch(sources, index):
     build = sources[index]
-    batches = list(build(Share(3)).batches(2))
+    batches = list(build(ProcessShard(3)).batches(2))
     for start in range(len(batches) + 1):
-        for batch, expected in zip(build(Share(3)).batches(2, start), batches[start:], strict=True):
+        for batch, expected in zip(build(ProcessShard(3)).batches(2, start), batches[start:], strict=True):
             assert_same(batch, expected)
 
 
 def test_epochs_and_seeds_differ():
     def order(build, seed, epoch):
-        return [batch.input_ids.tolist() for batch in build(Share(2), seed).batches(epoch)]
+        return [batch.input_ids.tolist() for batch in build(ProcessShard(2), seed).batches(epoch)]
 
     for build in (stream_batches, sentence_batches):
         assert order(build, 1, 0) == order(build, 1, 0)
@@ -149,7 +149,7 @@ def test_padding_is_masked_and_not_predicted():
 
 
 def test_an_epoch_has_every_sentence_once_cut_to_the_longest_length():
-    source = sentence_batches(Share(5))
+    source = sentence_batches(ProcessShard(5))
     seen = []
     for batch in source.batches(0):
         assert batch.continues is False and batch.lr_scale == 1.0
@@ -161,7 +161,7 @@ def test_an_epoch_has_every_sentence_once_cut_to_the_longest_length():
 
 
 def test_sentences_that_fill_no_batch_are_others_in_every_epoch():
-    source = SentenceBatches(as_text([[number, EOS] for number in range(1, 11)]), EOS, Share(4), 6, seed=0)
+    source = SentenceBatches(as_text([[number, EOS] for number in range(1, 11)]), EOS, ProcessShard(4), 6, seed=0)
     left_out = set()
     for epoch in range(12):
         seen = set(chain.from_iterable(batch.shift_labels[:, 0].tolist() for batch in source.batches(epoch)))
@@ -190,7 +190,7 @@ def test_text_that_fills_no_batch_is_refused(tokenizer):
     with pytest.raises(ValueError, match="too short for a batch of 50 rows"):
         next(StreamedTextBatches(LINES[:4], tokenizer, "text", 50, 8, False, seed=0).batches(0))
     with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
-        SentenceBatches(as_text([[3, EOS]]), EOS, Share(2), 10, seed=0)
+        SentenceBatches(as_text([[3, EOS]]), EOS, ProcessShard(2), 10, seed=0)
     with pytest.raises(ValueError, match="the training text is empty"):
         encode_text(["", "  "], tokenizer, "text", "training")
 

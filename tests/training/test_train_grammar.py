@@ -28,7 +28,7 @@ from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_
 from training.grammar.trees import parse_sentences
 from training.grammar.votes import UNVOTED_SCORE, SpanVotes, files_of_votes
 from training.loop.model_setup import changed_config
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 SIZES = {"vocab_size": 7, "num_nonterminals": 2, "num_preterminals": 3, "hidden_size": 8}
 
@@ -247,20 +247,20 @@ def test_batches_are_of_one_length_and_shared_by_processes():
         assert len({len(ids[index]) for index in group}) == 1 and sum(len(ids[index]) for index in group) <= 12
     assert groups_of_one_length([0], [[1] * 30], 12) == [[0]]
 
-    def rows(share, epoch=0, start=0):
-        batches = GrammarBatches(ids, indices, None, 0.0, share, seed=1).batches(epoch, start)
+    def rows(shard, epoch=0, start=0):
+        batches = GrammarBatches(ids, indices, None, 0.0, shard, seed=1).batches(epoch, start)
         return [(batch.input_ids[:, 0].tolist(), batch.num_items) for batch in batches]
 
-    alone = rows(Share(12))
+    alone = rows(ProcessShard(12))
     assert sorted(index for own, _ in alone for index in own) == indices
-    assert rows(Share(12), start=4) == alone[4:] and rows(Share(12), epoch=1) != alone
-    both = [rows(Share(6, process, 2)) for process in (0, 1)]
+    assert rows(ProcessShard(12), start=4) == alone[4:] and rows(ProcessShard(12), epoch=1) != alone
+    both = [rows(ProcessShard(6, process, 2)) for process in (0, 1)]
     assert all(own and other for (own, _), (other, _) in zip(*both, strict=True))
     assert [sorted(own + other) for (own, _), (other, _) in zip(*both, strict=True)] == [
         sorted(own) for own, _ in alone if len(own) > 1
     ]
     with pytest.raises(ValueError, match="no sentence of a length"):
-        GrammarBatches(ids, [], None, 0.0, Share(12), seed=1)
+        GrammarBatches(ids, [], None, 0.0, ProcessShard(12), seed=1)
 
 
 WORDS = ["the", "a", "old", "cat", "dog", "sees", "likes", "sleeps"]

@@ -41,7 +41,7 @@ from training.language_models.model_setup import build_model
 from training.language_models.recipe import DataArguments, ModelArguments, parse_recipe
 from training.language_models.validation import encode_held_out_text, held_out_sentences
 from training.loop import run as loop
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 from training.loop.training_log import TrainingDiverged
 
 RECIPE = """
@@ -312,7 +312,7 @@ def test_accumulated_chunks_are_one_mean_over_their_tokens(project, monkeypatch)
     tokenizer = AutoTokenizer.from_pretrained("run/last")
     loop.set_seed(recipe.optimization.seed)
     model = build_model(recipe.model, tokenizer).train()
-    batches = train_lm.build_batches(recipe, tokenizer, Share(4)).batches(0)
+    batches = train_lm.build_batches(recipe, tokenizer, ProcessShard(4)).batches(0)
     first, second = next(batches), next(batches)
     assert first.num_items != second.num_items
     one = model(input_ids=first.input_ids, shift_labels=first.shift_labels)

@@ -22,7 +22,7 @@ from training.classification.logic import (
     parse_logic_recipe,
 )
 from training.classification.task import build_classifier
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 RECIPE = """
 model_type: {model_type}
@@ -123,7 +123,9 @@ def test_pairs_that_cannot_be_loaded_are_an_error():
 @pytest.mark.parametrize("num_processes", [1, 3])
 def test_all_processes_together_see_every_pair_once_an_epoch(pairs, num_processes):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
-    sources = [ExampleBatches(encoded, Share(7, index, num_processes), seed=1) for index in range(num_processes)]
+    sources = [
+        ExampleBatches(encoded, ProcessShard(7, index, num_processes), seed=1) for index in range(num_processes)
+    ]
     seen, num_batches = Counter(), 0
     for batches in zip(*(source.batches(2) for source in sources), strict=True):
         seen.update(id(pair) for batch in batches for pair in batch.examples)
@@ -140,7 +142,7 @@ def test_all_processes_together_see_every_pair_once_an_epoch(pairs, num_processe
 
 def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
-    batches = [batch.examples for batch in ExampleBatches(encoded, Share(8), seed=0).batches(0)]
+    batches = [batch.examples for batch in ExampleBatches(encoded, ProcessShard(8), seed=0).batches(0)]
     spreads = [max(p.lengths[0] for p in rows) - min(p.lengths[0] for p in rows) for rows in batches]
     assert sum(spreads) / len(spreads) < 5
     inputs = collate(batches[0])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onlstm_hf.utils.training_stages import epochs_of, stages_before, training_stages
+from onlstm_hf.utils.training_stages import epochs_of, previous_stages, training_stages
 
 RUN = {
     "validation_perplexity": 90.5,
@@ -36,15 +36,15 @@ def test_recorded_stages_are_returned_unchanged():
 @pytest.mark.parametrize("folder", ["released", "run/best"])
 def test_stages_are_found_for_released_checkpoints_and_runs(tmp_path, folder):
     (tmp_path / folder).mkdir(parents=True)
-    assert stages_before(tmp_path / folder) == []
+    assert previous_stages(tmp_path / folder) == []
     (tmp_path / folder.split("/")[0] / "results.json").write_text(json.dumps(RUN))
-    assert stages_before(tmp_path / folder) == training_stages(RUN)
+    assert previous_stages(tmp_path / folder) == training_stages(RUN)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"training": 3}', '{"recipe": {}}', '{"recipe": "none"}'])
 def test_unrelated_results_have_no_stages(tmp_path, content):
     (tmp_path / "results.json").write_text(content)
-    assert stages_before(tmp_path) == []
+    assert previous_stages(tmp_path) == []
 
 
 def test_epochs_are_summed_over_stages():

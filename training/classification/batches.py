@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 # Batches in a window within which examples are sorted by length; the order stays random enough.
 BATCHES_PER_WINDOW = 50
@@ -69,30 +69,30 @@ class ExampleBatches:
 
     Args:
         examples: all that there are to train on.
-        share: the rows of a batch that are this process's.
+        shard: the rows of a batch that are this process's.
         seed: with the number of the epoch it decides the order.
     """
 
-    def __init__(self, examples: list[Example], share: Share, seed: int):
-        self.examples, self.share, self.seed = examples, share, seed
+    def __init__(self, examples: list[Example], shard: ProcessShard, seed: int):
+        self.examples, self.shard, self.seed = examples, shard, seed
 
     def num_batches(self, epoch: int) -> int:
         """Batches of an epoch; a last one that does not give every process an example is left out."""
-        whole, rest = divmod(len(self.examples), self.share.num_rows)
-        return whole + (rest >= self.share.num_processes)
+        whole, rest = divmod(len(self.examples), self.shard.num_rows)
+        return whole + (rest >= self.shard.num_processes)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[ExampleBatch]:
         """The batches of an epoch from number `start` on."""
         generator = Random(f"{self.seed}-{epoch}")
         drawn = generator.sample(range(len(self.examples)), len(self.examples))
-        num_rows, share = self.share.num_rows, self.share
+        num_rows, shard = self.shard.num_rows, self.shard
         window = BATCHES_PER_WINDOW * num_rows
         order = []
         for first in range(0, len(drawn), window):
             order += sorted(drawn[first : first + window], key=lambda index: self.examples[index].lengths)
         starts = range(0, len(order), num_rows)
         batches = [order[first : first + num_rows] for first in generator.sample(starts, len(starts))]
-        batches = [rows for rows in batches if len(rows) >= share.num_processes]
+        batches = [rows for rows in batches if len(rows) >= shard.num_processes]
         for rows in batches[start:]:
-            own = rows[share.process_index :: share.num_processes]
-            yield ExampleBatch([self.examples[index] for index in own], len(rows) / share.num_processes)
+            own = rows[shard.process_index :: shard.num_processes]
+            yield ExampleBatch([self.examples[index] for index in own], len(rows) / shard.num_processes)

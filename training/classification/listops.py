@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -25,7 +26,7 @@ from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, collate, encode_examples
 from training.classification.recipe import parse_classifier_recipe
 from training.classification.task import rows_by_length
-from training.loop.recipe import Recipe, fixed, recorded
+from training.loop.recipe import fixed, recorded
 
 
 @dataclass
@@ -51,9 +52,9 @@ class ListOpsDataArguments:
     )
 
 
-def parse_listops_recipe(arguments: list[str]) -> Recipe:
-    """Reads a recipe as `parse_groups` does, with the same errors."""
-    return parse_classifier_recipe(arguments, ListOpsDataArguments, "train_listops.py", "Trains a model of ListOps.")
+parse_listops_recipe = partial(
+    parse_classifier_recipe, ListOpsDataArguments, "train_listops.py", "Trains a model of ListOps."
+)
 
 
 class ListOpsSplits(NamedTuple):

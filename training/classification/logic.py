@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -15,7 +16,7 @@ from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, encode_examples
 from training.classification.recipe import parse_classifier_recipe
-from training.loop.recipe import Recipe, fixed, recorded
+from training.loop.recipe import fixed, recorded
 
 
 @dataclass
@@ -35,11 +36,9 @@ class LogicDataArguments:
     holdout_every: int = fixed("One training pair in N is held out to choose the best epoch.", 10, at_least=2)
 
 
-def parse_logic_recipe(arguments: list[str]) -> Recipe:
-    """Reads a recipe as `parse_groups` does, with the same errors."""
-    return parse_classifier_recipe(
-        arguments, LogicDataArguments, "train_logic.py", "Trains a model of logical inference."
-    )
+parse_logic_recipe = partial(
+    parse_classifier_recipe, LogicDataArguments, "train_logic.py", "Trains a model of logical inference."
+)
 
 
 class LogicSplits(NamedTuple):

@@ -38,7 +38,7 @@ class ClassifierRunArguments(RunArguments):
     eval_batch_size: int = with_default(RunArguments, "eval_batch_size", 512)
 
 
-def parse_classifier_recipe(arguments: list[str], data: type, program: str, description: str) -> Recipe:
-    """Reads a recipe with the group `data` of a task as `parse_groups` does, with the same errors."""
+def parse_classifier_recipe(data: type, program: str, description: str, arguments: list[str]) -> Recipe:
+    """Reads a recipe whose data fields are those of the dataclass `data`. See `parse_groups` for the errors."""
     groups = (data, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
     return Recipe(*parse_groups(arguments, groups, program, description))

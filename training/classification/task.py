@@ -20,7 +20,7 @@ from training.classification.batches import Example, ExampleBatch, ExampleBatche
 from training.loop.model_setup import changed_config, choose_implementation, trained_class
 from training.loop.progress import Progress
 from training.loop.recipe import Recipe
-from training.loop.task import BatchSource, Share, Task
+from training.loop.task import BatchSource, ProcessShard, Task
 
 
 class Classification(Task):
@@ -56,8 +56,8 @@ class Classification(Task):
         self.tokenizer = self.build_tokenizer()
         return build_classifier(self.recipe, self.tokenizer, self.labels, self.takes_pairs)
 
-    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
-        return ExampleBatches(self.load_examples(), share, self.recipe.optimization.seed)
+    def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
+        return ExampleBatches(self.load_examples(), shard, self.recipe.optimization.seed)
 
     def num_classes(self, model: PreTrainedModel) -> int:
         return len(self.labels)

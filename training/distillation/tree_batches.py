@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from onlstm_hf.parsing.sentences import first_of_each_unit
 from onlstm_hf.text.word_alignment import encode_words
 from training.distillation.splitting_loss import Split
-from training.loop.task import BatchSource, Share, TrainingBatch
+from training.loop.task import BatchSource, ProcessShard, TrainingBatch
 
 
 class TreeBatch(NamedTuple):
@@ -41,7 +41,7 @@ class WithTargetTrees:
         text: the batches of text, whose field `trees` is filled.
         sentences: the words of each sentence.
         splits: the decisions that make the target tree of each sentence.
-        share: the rows of a batch of trees that are this process's.
+        shard: the rows of a batch of trees that are this process's.
         seed: with the number of the epoch it decides the order.
 
     Raises:
@@ -54,14 +54,14 @@ class WithTargetTrees:
         sentences: Sequence[Sequence[str]],
         splits: Sequence[Sequence[Split]],
         tokenizer: PreTrainedTokenizerBase,
-        share: Share,
+        shard: ProcessShard,
         seed: int,
     ):
-        self.text, self.share, self.seed, self.eos_token_id = text, share, seed, tokenizer.eos_token_id
+        self.text, self.shard, self.seed, self.eos_token_id = text, shard, seed, tokenizer.eos_token_id
         self.sentences, self.splits = [encode_words(tokenizer, words) for words in sentences], splits
-        if len(self.sentences) < share.num_rows:
+        if len(self.sentences) < shard.num_rows:
             raise ValueError(
-                f"there are target trees of {len(self.sentences)} sentences to train on, too few for {share.num_rows} "
+                f"there are target trees of {len(self.sentences)} sentences to train on, too few for {shard.num_rows} "
                 "in an update: lower the tree_batch_size"
             )
 
@@ -73,14 +73,14 @@ class WithTargetTrees:
             yield batch._replace(trees=trees)
 
     def _tree_batches(self, epoch: int, start: int) -> Iterator[TreeBatch]:
-        generator, size = Random(f"{self.seed} {epoch} trees"), self.share.num_rows
+        generator, size = Random(f"{self.seed} {epoch} trees"), self.shard.num_rows
         order = [*range(len(self.sentences))]
         generator.shuffle(order)
         order = sorted(order[: len(order) // size * size], key=lambda index: len(self.sentences[index][0]))
         groups = [order[first : first + size] for first in range(0, len(order), size)]
         generator.shuffle(groups)
         for group in islice(cycle(groups), start, None):
-            yield self._batch(group[self.share.rows])
+            yield self._batch(group[self.shard.rows])
 
     def _batch(self, indices: Sequence[int]) -> TreeBatch:
         rows, first_tokens, splits = [], [], []

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from onlstm_hf.parsing.sentences import first_of_each_unit
 from onlstm_hf.text.word_alignment import encode_sentence, encode_words
 from training.grammar.votes import SpanVotes
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 
 class GrammarBatch(NamedTuple):
@@ -65,7 +65,7 @@ class GrammarBatches:
     Args:
         ids: the token ids of each sentence of the text.
         indices: of the sentences to train on.
-        share: the words of a batch that are this process's. Sentences that do not give every process one are left out,
+        shard: the words of a batch that are this process's. Sentences that do not give every process one are left out,
             others in every epoch.
         seed: with the number of the epoch it decides the order.
 
@@ -79,10 +79,10 @@ class GrammarBatches:
         indices: Sequence[int],
         votes: SpanVotes | None,
         vote_strength: float,
-        share: Share,
+        shard: ProcessShard,
         seed: int,
     ):
-        self.ids, self.indices, self.share, self.seed = ids, indices, share, seed
+        self.ids, self.indices, self.shard, self.seed = ids, indices, shard, seed
         self.votes, self.vote_strength = votes, vote_strength
         if not self._groups(0):
             raise ValueError("there is no sentence of a length between min_length and max_length to train on")
@@ -91,11 +91,11 @@ class GrammarBatches:
         return len(self._groups(epoch))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[GrammarBatch]:
-        share = self.share
+        shard = self.shard
         for group in self._groups(epoch)[start:]:
-            own = group[share.process_index :: share.num_processes]
+            own = group[shard.process_index :: shard.num_processes]
             length = len(self.ids[group[0]])
-            yield self.batch(own, length * len(group) / share.num_processes)
+            yield self.batch(own, length * len(group) / shard.num_processes)
 
     def batch(self, indices: Sequence[int], num_items: float) -> GrammarBatch:
         """Sentences of one length."""
@@ -108,7 +108,7 @@ class GrammarBatches:
     def _groups(self, epoch: int) -> list[list[int]]:
         generator = Random(f"{self.seed} {epoch}")
         order = generator.sample(self.indices, len(self.indices))
-        groups = groups_of_one_length(order, self.ids, self.share.num_rows)
-        groups = [group for group in groups if len(group) >= self.share.num_processes]
+        groups = groups_of_one_length(order, self.ids, self.shard.num_rows)
+        groups = [group for group in groups if len(group) >= self.shard.num_processes]
         generator.shuffle(groups)
         return groups

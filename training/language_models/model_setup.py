@@ -102,11 +102,6 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
                 f"the tokenizer does not fit the checkpoint {arguments.init_from}: its <eos> is "
                 f"{tokenizer.eos_token_id}, that of the model {model.config.eos_token_id}"
             )
-    if num_ids > model.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer does not fit the model: it has {num_ids} tokens, the model's vocabulary "
-            f"{model.config.vocab_size}"
-        )
     check_tokenizer(tokenizer, model.config)
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     return model

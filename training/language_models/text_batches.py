@@ -17,7 +17,7 @@ from onlstm_hf.utils.iteration import bounded_windows
 from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments, TextArguments
-from training.loop.task import Share
+from training.loop.task import ProcessShard
 
 # Lines that the tokenizer gets in one call; long lines are fewer, since its result takes memory.
 LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
@@ -92,26 +92,26 @@ class TextLines:
     of which file is not UTF-8.
     """
 
-    def __init__(self, files: list[str], share: Share | None = None):
-        self.files, self.share = files, share
+    def __init__(self, files: list[str], shard: ProcessShard | None = None):
+        self.files, self.shard = files, shard
 
     def __iter__(self) -> Iterator[str]:
         lines = chain.from_iterable(map(read_text_file, self.files))
-        return lines if self.share is None else islice(lines, self.share.process_index, None, self.share.num_processes)
+        return lines if self.shard is None else islice(lines, self.shard.process_index, None, self.shard.num_processes)
 
 
-def own_texts(texts: Iterable, share: Share) -> Iterable:
+def own_texts(texts: Iterable, shard: ProcessShard) -> Iterable:
     """Returns the texts of this process: whole files of a streamed dataset if they can be divided evenly.
 
     With any other number of texts each process has every n-th one, and skips those of the others.
     """
-    if share.num_processes == 1:
+    if shard.num_processes == 1:
         return texts
     if isinstance(texts, TextLines):
-        return TextLines(texts.files, share)
+        return TextLines(texts.files, shard)
     from datasets.distributed import split_dataset_by_node
 
-    return split_dataset_by_node(texts, rank=share.process_index, world_size=share.num_processes)
+    return split_dataset_by_node(texts, rank=shard.process_index, world_size=shard.num_processes)
 
 
 def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str) -> Iterator[list[int]]:
@@ -187,20 +187,26 @@ class StreamBatches:
     Args:
         stream: `[N]` token ids, of which nothing is copied: they may lie in a file.
         eos_token_id: stands before the text.
-        share: the rows that are this process's.
+        shard: the rows that are this process's.
         bptt_length: tokens of a row in a chunk.
         random_bptt: whether the length is drawn around it.
         seed: with the number of the epoch it decides the lengths.
     """
 
     def __init__(
-        self, stream: torch.Tensor, eos_token_id: int, share: Share, bptt_length: int, random_bptt: bool, seed: int
+        self,
+        stream: torch.Tensor,
+        eos_token_id: int,
+        shard: ProcessShard,
+        bptt_length: int,
+        random_bptt: bool,
+        seed: int,
     ):
-        length = len(stream) // share.num_rows
+        length = len(stream) // shard.num_rows
         if length == 0:
-            raise ValueError(f"the training text has {len(stream)} tokens, too few for {share.num_rows} rows")
-        self.targets = stream[: length * share.num_rows].view(share.num_rows, length)[share.rows]
-        before = [stream[row * length - 1] if row else eos_token_id for row in range(share.num_rows)[share.rows]]
+            raise ValueError(f"the training text has {len(stream)} tokens, too few for {shard.num_rows} rows")
+        self.targets = stream[: length * shard.num_rows].view(shard.num_rows, length)[shard.rows]
+        before = [stream[row * length - 1] if row else eos_token_id for row in range(shard.num_rows)[shard.rows]]
         self.tokens_before = torch.tensor(before).unsqueeze(1)
         self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
 
@@ -281,25 +287,25 @@ class SentenceBatches:
     Args:
         text: the sentences.
         eos_token_id: stands before each of them.
-        share: the rows of a batch that are this process's.
+        shard: the rows of a batch that are this process's.
         max_length: tokens of a sentence; the rest of a longer one is left out.
         seed: with the number of the epoch it decides the order.
     """
 
-    def __init__(self, text: EncodedText, eos_token_id: int, share: Share, max_length: int, seed: int):
-        if len(text.ends) < share.num_rows:
+    def __init__(self, text: EncodedText, eos_token_id: int, shard: ProcessShard, max_length: int, seed: int):
+        if len(text.ends) < shard.num_rows:
             raise ValueError(
-                f"the training text has {len(text.ends)} sentences, too few for a batch of {share.num_rows}"
+                f"the training text has {len(text.ends)} sentences, too few for a batch of {shard.num_rows}"
             )
         self.text = text
         self.lengths = text.ends.diff(prepend=text.ends.new_zeros(1))
-        self.eos_token_id, self.share, self.max_length, self.seed = eos_token_id, share, max_length, seed
+        self.eos_token_id, self.shard, self.max_length, self.seed = eos_token_id, shard, max_length, seed
 
     def num_batches(self, epoch: int) -> int:
-        return len(self.lengths) // self.share.num_rows
+        return len(self.lengths) // self.shard.num_rows
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        generator, size = Random(f"{self.seed} {epoch}"), self.share.num_rows
+        generator, size = Random(f"{self.seed} {epoch}"), self.shard.num_rows
         shuffled = array("q", range(len(self.lengths)))  # a list would take five times the memory
         generator.shuffle(shuffled)
         order = torch.frombuffer(shuffled, dtype=torch.int64)[: self.num_batches(epoch) * size]
@@ -310,8 +316,8 @@ class SentenceBatches:
         for number in numbers[start:]:
             sentences = [self._sentence(index) for index in groups[number].tolist()]
             inputs, targets, mask = pad_sentences(sentences, self.eos_token_id)
-            num_items = int(mask.sum()) / self.share.num_processes
-            rows = self.share.rows
+            num_items = int(mask.sum()) / self.shard.num_processes
+            rows = self.shard.rows
             yield Batch(inputs[rows], targets[rows], mask[rows], False, 1.0, num_items)
 
     def _sentence(self, index: int) -> list[int]:

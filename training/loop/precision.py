@@ -1,32 +1,25 @@
-"""Gain of a CPU by bfloat16."""
+"""Speed of bfloat16 matrix products on the CPU."""
 
-import time
+from time import thread_time
 
 import torch
+from torch.utils.benchmark import Timer
 
 from onlstm_hf.fast.linear import matmul
 
-# Large enough that the products outweigh the call, and short even on a CPU that has no bfloat16 at all.
+# Large enough that the product outweighs the call, and short even on a CPU without bfloat16 instructions.
 SIZE, REPETITIONS = 192, 5
 
 
 def bfloat16_speed() -> float:
-    """The speed of a product of bfloat16 matrices as a multiple of that in float32, measured on this CPU.
+    """Returns the speed of a bfloat16 matrix product relative to float32, measured on one thread of this CPU.
 
-    The instructions of a CPU do not tell: one with AVX-512 BF16 was slower in it than in float32. The two products
-    take turns in one thread, and of each the least time of the CPU counts, which other work on the machine hardly
-    changes.
+    CPU flags do not predict it: one CPU with AVX-512 BF16 was slower in bfloat16 than in float32.
     """
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    seconds: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
-    factors = {dtype: torch.ones(SIZE, SIZE, dtype=dtype) for dtype in seconds}
-    for _ in range(1 + REPETITIONS):
-        for dtype, factor in factors.items():
-            start = time.thread_time()
-            matmul(factor, factor)
-            seconds[dtype].append(time.thread_time() - start)
-    torch.set_num_threads(num_threads)
-    # The first product of each also loads the library.
-    in_float32, in_bfloat16 = (min(times[1:]) for times in seconds.values())
-    return in_float32 / in_bfloat16
+    seconds = []
+    for dtype in (torch.float32, torch.bfloat16):
+        names = {"matmul": matmul, "factor": torch.ones(SIZE, SIZE, dtype=dtype)}
+        timer = Timer("matmul(factor, factor)", globals=names, timer=thread_time, num_threads=1)
+        # Other work on the machine hardly affects the minimum CPU time. `timeit` warms up first.
+        seconds.append(min(timer.timeit(number=1).mean for _ in range(REPETITIONS)))
+    return seconds[0] / seconds[1]

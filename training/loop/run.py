@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, fields
 from datetime import timedelta
@@ -35,7 +35,8 @@ from training.loop.optimization import (
 from training.loop.precision import bfloat16_speed
 from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
-from training.loop.task import Share, Task, TrainingBatch
+from training.loop.recipe import Recipe
+from training.loop.task import ProcessShard, Task, TrainingBatch
 from training.loop.training_log import TrainingLog, as_scalars, check_trackers
 
 # Longest time that processes wait for one another, for instance while the first one scores the validation data.
@@ -138,8 +139,8 @@ class TrainingRun:
             self.trained_model = torch.compile(self.model, dynamic=True, options={"fallback_random": True})
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
-        share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
-        self.batches = task.load_data(model, share)
+        shard = ProcessShard(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
+        self.batches = task.load_data(model, shard)
         task.fingerprints |= code_fingerprint(self.recipe.model.model_code)
         return None if checkpoint is None else self._load_training_state(checkpoint, saved)
 
@@ -403,8 +404,16 @@ def changed_values(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[
     return [(name, before[name], value) for name, value in after.items() if name in before and before[name] != value]
 
 
+def train(
+    task_class: type[Task], parse: Callable[[Sequence[str]], Recipe], arguments: Sequence[str] | None = None
+) -> dict:
+    """Trains by the recipe and overrides of a command line (default: this process's), and returns the results."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return TrainingRun(task_class(parse(arguments), arguments)).train()
+
+
 def run_script(program: str, main: Callable[[], dict]) -> None:
-    """Runs a training script; errors that a user can mend end it with one line."""
+    """Runs a training script. Errors that a user can fix end it with one line."""
     keep_freed_memory()
     if code := run_program(program, main):
         sys.exit(code)

@@ -14,7 +14,7 @@ from training.loop.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessShard:
     """The rows of every global batch that one process trains on."""
 
     batch_size: int
@@ -87,7 +87,7 @@ class Task(ABC):
         """Builds the model to begin with; a resumed run has the class and size of the one in `checkpoint`."""
 
     @abstractmethod
-    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+    def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         """Reads all data, and returns the training batches of one process.
 
         Raises:
