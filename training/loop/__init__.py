@@ -1,1 +1,1 @@
-"""The training loop that all tasks share: recipe, updates, checkpoints, log."""
+"""Training loop for all tasks: recipe, updates, checkpoints, log."""

@@ -1,4 +1,4 @@
-"""Checkpoint folders that are either whole or not there, whenever the process dies, and that show later damage."""
+"""Atomic checkpoint folders with checksums."""
 
 import hashlib
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-# In a checkpoint folder: the checksums of its files, in the format of `sha256sum --check`.
+# File in each checkpoint folder with the checksums of the others, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
 
 
 @contextmanager
 def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
-    """Gives every process the same empty folder to write to, which takes the place of `target` after the block.
+    """Yields an empty folder, the same in every process, that replaces `target` after the block.
 
-    A process that dies before the end leaves the old folder, or, between the two renames, a hidden one that
-    `recover_folder` brings back.
+    If a process dies before the end, the old folder stays. Between the two renames it is a hidden folder, which
+    `recover_folder` restores.
     """
     temporary, previous = _beside(target, "incomplete"), _beside(target, "previous")
     if accelerator.is_main_process:
@@ -30,7 +30,7 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
     try:
         yield temporary
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)  # on a full disk its room is needed
+        shutil.rmtree(temporary, ignore_errors=True)  # frees space: the disk may be full
         raise
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
@@ -51,7 +51,7 @@ def sync(path: Path) -> None:
 
 
 def recover_folder(target: Path) -> None:
-    """Undoes what an interrupted `replaced_folder` left behind."""
+    """Cleans up after an interrupted `replaced_folder`."""
     previous = _beside(target, "previous")
     if previous.exists():
         if target.exists():
@@ -65,46 +65,45 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
-    """Returns whether a run resumes from `last/`; an earlier run is not overwritten unasked.
+    """Returns whether the run resumes from `last/`.
 
     Raises:
-        FileExistsError: if there is an earlier run that should not be resumed.
-        ValueError: if the processes do not share the folder, for instance because each host has a disk of its own.
+        FileExistsError: if the folder holds an earlier run, and `resume` is false.
+        ValueError: if the processes do not share the folder, for instance because each host has its own disk.
     """
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)
     accelerator.wait_for_everyone()
-    seen = [name for name in ("last", "best", "results.json") if (output_dir / name).exists()]
-    found, *others = gather_object([seen])
-    if any(also_seen != found for also_seen in others):
+    existing = [name for name in ("last", "best", "results.json") if (output_dir / name).exists()]
+    if any(names != existing for names in gather_object([existing])):
         raise ValueError(
             f"the processes of this run see different files in {output_dir}: choose an output_dir on a disk that all "
             "hosts share"
         )
-    if found and not resume:
+    if existing and not resume:
         raise FileExistsError(
-            f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to continue it, or choose "
+            f"{output_dir} holds an earlier run ({', '.join(existing)}): pass --resume to continue it, or choose "
             "another output_dir"
         )
-    return "last" in found
+    return "last" in existing
 
 
 def write_checksums(folder: Path) -> None:
-    """Writes the checksums of all files in a folder to one file in it."""
+    """Writes the checksums of all files in a folder to `CHECKSUMS`."""
     lines = (f"{line}\n" for line in _checksum_lines(folder))
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
 def check_checksums(folder: Path) -> None:
-    """Raises a `ValueError` that names the files which are missing, were changed or were added."""
+    """Raises a `ValueError` that names missing, changed and added files."""
     path = folder / CHECKSUMS
     written = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     if differing := {*written} ^ {*_checksum_lines(folder)}:
         names = sorted({line.partition("  ")[2] or CHECKSUMS for line in differing})
         raise ValueError(
             f"the checkpoint {folder} is damaged: {', '.join(names)} (by {CHECKSUMS}). Start another output_dir; "
-            "train_lm.py can begin with --init_from and the other checkpoint of the run"
+            "train_lm.py can start from the other checkpoint of the run with --init_from"
         )
 
 
@@ -114,7 +113,7 @@ def _checksum_lines(folder: Path) -> list[str]:
 
 
 def file_checksum(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Returns the SHA-256 of a file's content."""
     checksum = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):
@@ -124,7 +123,7 @@ def file_checksum(path: Path) -> str:
 
 @contextmanager
 def reported_damage(name: str) -> Iterator[None]:
-    """Turns whatever reading a damaged file raises into a `ValueError` that says which file it is."""
+    """Turns any error from reading a damaged file into a `ValueError` that names the file."""
     try:
         yield
     except Exception as error:

@@ -13,7 +13,7 @@ from training.loop.recipe import UpdateArguments
 
 
 def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim.Optimizer:
-    """Adam, AdamW, or plain SGD, which is what NT-ASGD starts from."""
+    """Returns Adam, AdamW, or plain SGD (also for NT-ASGD, which averages its weights later)."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     options = {"lr": arguments.learning_rate, "weight_decay": arguments.weight_decay, "fused": True}
     if arguments.optimizer not in ("adam", "adamw"):
@@ -23,13 +23,13 @@ def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim
 
 
 def average_gradients(model: nn.Module) -> None:
-    """Makes the processes that train a model average the gradients of each parameter by itself.
+    """Makes DDP average the gradient of each parameter separately, so that resumed runs give identical weights.
 
-    DDP sends many together, and lays them out anew after its first update. In a run that is resumed that is another
-    update, and what three or more processes sum up would then be summed up in another order.
+    DDP rebuilds its buckets after the first update of each process. A resumed run would therefore sum the gradients
+    of three or more processes in another order.
 
     Args:
-        model: as Accelerate has prepared it; the model of a single process is not changed.
+        model: as Accelerate has prepared it. The model of a single process is not changed.
     """
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _averaged)
@@ -50,9 +50,9 @@ def _averaged(_: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
 
 
 def average_of(model: nn.Module, decay: float | None = None) -> AveragedModel:
-    """Builds an average of weights, updated by one fused pass (fifteen times as fast as the default).
+    """Returns an average of weights: an exponential moving average with a `decay`, otherwise the mean of all.
 
-    With a `decay` it is an exponential moving average, which keeps that share of itself; otherwise the mean of all.
+    The multi-tensor update is fifteen times as fast as the default.
     """
     return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn() if decay is None else get_ema_multi_avg_fn(decay))
 
@@ -60,16 +60,15 @@ def average_of(model: nn.Module, decay: float | None = None) -> AveragedModel:
 def learning_rate_factor(
     step: int, arguments: UpdateArguments, total_steps: int | None, validation_losses: Sequence[float] = ()
 ) -> float:
-    """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then the recipe's schedule.
+    """Returns the factor of the peak learning rate: linear warm-up, then the recipe's schedule.
 
-    It needs no state of its own to be saved. The schedulers of `transformers.get_scheduler` do; besides, they warm up
-    from 0, which makes the first update an empty one, and take an improvement of less than 0.01 % for a plateau.
+    Unlike the schedulers of `transformers.get_scheduler`, it has no state to save. Those also warm up from 0, so that
+    their first update changes nothing, and count an improvement of less than 0.01 % as a plateau.
 
     Args:
-        step: updates made so far. Cosine and decay are 0 at `total_steps`, when the run has ended.
-        arguments: the recipe's.
-        total_steps: updates of the whole run; only the schedules that fall to 0 at its end need it.
-        validation_losses: those of all checks so far; only the plateaus need them.
+        step: updates made so far. Cosine and decay reach 0 at `total_steps`, after the last update.
+        total_steps: updates of the whole run; needed only by cosine and decay.
+        validation_losses: losses of all validations so far; needed only by the plateau schedule.
     """
     if step < arguments.warmup_steps:
         return (step + 1) / arguments.warmup_steps
@@ -84,7 +83,7 @@ def learning_rate_factor(
 
 
 def num_plateaus(losses: Sequence[float], patience: int) -> int:
-    """Counts the times that more than `patience` checks in a row brought no new lowest loss."""
+    """Counts how often more than `patience` validations in a row did not improve on the lowest loss."""
     lowest, without_improvement, count = math.inf, 0, 0
     for loss in losses:
         without_improvement = 0 if loss < lowest else without_improvement + 1
@@ -95,11 +94,11 @@ def num_plateaus(losses: Sequence[float], patience: int) -> int:
 
 
 def has_stalled(losses: list[float], interval: int) -> bool:
-    """The non-monotone rule of NT-ASGD (Merity et al. 2018, algorithm 1).
+    """Applies the non-monotone trigger of NT-ASGD (Merity et al. 2018, algorithm 1).
 
     Args:
-        losses: validation losses of all checks so far, the one just made last.
-        interval: `n`; true once the last loss is worse than the best one before the `n` checks that precede it.
+        losses: losses of all validations so far, the newest last.
+        interval: `n`. The trigger fires when the last loss is worse than the best one more than `n` validations ago.
     """
     *previous, last = losses
     return len(previous) > interval and last > min(previous[:-interval])

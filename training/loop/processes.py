@@ -1,4 +1,4 @@
-"""Processes that work in one folder, and processes that train in lockstep."""
+"""Lock of an output folder, and batches in lockstep across processes."""
 
 import os
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from filelock import FileLock, Timeout
 
 from training.loop.task import TrainingBatch
 
-# Seconds to wait for another process, which may be about to end.
+# Seconds to wait for the lock: the other process may be about to end.
 LONGEST_WAIT = 10.0
-# Batches between two agreements on how many of them every process has.
+# Batches between two synchronisations of the number of remaining batches.
 BATCHES_AT_ONCE = 64
 
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Keeps every other process that asks for it out of a folder during the block, or until this process is killed.
+    """Locks a folder during the block. The lock also ends when this process is killed.
 
-    A folder that does not exist is created, and removed afterwards if it is still empty.
+    A missing folder is created, and removed afterwards if it is still empty.
 
     Raises:
-        ValueError: if another process still has the folder after `LONGEST_WAIT`.
+        ValueError: if another process still holds the lock after `LONGEST_WAIT`.
     """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,8 +37,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows removes no open file, and the library does it there
-            os.unlink(lock.lock_file)  # while it is held: afterwards it may be another's
+        with suppress(OSError):  # on Windows an open file cannot be removed, and filelock removes it later
+            os.unlink(lock.lock_file)  # before the release: afterwards another process may hold it
         lock.release()
         if is_new:
             with suppress(OSError):
@@ -46,9 +46,9 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def in_lockstep(batches: Iterator[TrainingBatch], accelerator: Accelerator) -> Iterator[TrainingBatch]:
-    """Yields the batches of this process until any process has no more: an update needs one of each."""
+    """Yields the batches of this process until any process has none left: an update needs a batch of each process."""
     num_common = BATCHES_AT_ONCE
     while num_common == BATCHES_AT_ONCE:
-        own = list(islice(batches, BATCHES_AT_ONCE))
-        num_common = int(accelerator.gather(torch.tensor([len(own)], device=accelerator.device)).min())
-        yield from own[:num_common]
+        block = list(islice(batches, BATCHES_AT_ONCE))
+        num_common = int(accelerator.gather(torch.tensor([len(block)], device=accelerator.device)).min())
+        yield from block[:num_common]

@@ -10,18 +10,18 @@ class Progress:
     """Counters of a run, saved with every checkpoint.
 
     Attributes:
-        epoch: epochs that are finished.
-        batch: batches of the current epoch that are done.
+        epoch: finished epochs.
+        batch: finished batches of the current epoch.
         step: updates made.
-        total_steps: updates of the whole run, `None` where the length of streamed text and the end are unknown.
-        num_averaged: weights that the average consists of; 0 while there is none.
-        validation_losses: of all validations, what the best checkpoint has least of (`Task.validation_loss`).
-        best_epoch: epochs that were finished when the lowest of them was reached.
+        total_steps: updates of the whole run; `None` for streamed text without `max_steps`.
+        num_averaged: number of averaged weights; 0 before averaging begins.
+        validation_losses: the score that is minimised (`Task.validation_loss`), for all validations.
+        best_epoch: number of finished epochs at the best validation.
         validated_at: `step` of the last validation.
-        stalled: whether the averaged weights stopped improving, which ends the run.
+        stalled: whether the averaged weights stopped improving, which may end the run.
         log_size: bytes of `log.jsonl`.
-        seconds: that the run took up to its last checkpoint, in all sittings together.
-        changes: of the recipe where the run was resumed: `step`, and the `field` with its value `before` and `after`.
+        seconds: run time up to the last checkpoint, over all resumptions.
+        changes: recipe changes at resumptions: `step`, and the `field` with its value `before` and `after`.
     """
 
     epoch: int = 0
@@ -43,5 +43,5 @@ class Progress:
 
     @property
     def best_loss(self) -> float:
-        """The lowest validation loss, infinite before the first one."""
+        """Returns the lowest validation loss, infinite before the first one."""
         return min(self.validation_losses, default=math.inf)

@@ -1,4 +1,4 @@
-"""The fields that the recipes of all tasks share, and their ranges."""
+"""Recipe fields common to all tasks, and their ranges."""
 
 import json
 import operator
@@ -13,12 +13,12 @@ OnResume = Literal["fixed", "recorded", "free"]
 
 
 def _field(on_resume: OnResume, description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field of a recipe.
+    """Returns a dataclass field of a recipe.
 
     Args:
-        on_resume: meaning of another value when a run is resumed; see `fixed`, `recorded` and `free`.
+        on_resume: effect of another value when a run is resumed; see `fixed`, `recorded` and `free`.
         description: help text.
-        default: value where a recipe does not name it; without one every recipe must.
+        default: default value; without it every recipe must name the field.
         limits: bounds of a value that is not `None`: `at_least`, `above` or `below` a number.
     """
     metadata = {"help": description, "on_resume": on_resume, **limits}
@@ -27,23 +27,22 @@ def _field(on_resume: OnResume, description: str, default: Any = MISSING, **limi
     return field(default=default, metadata=metadata)
 
 
-# A field that cannot change: another value is refused when the run is resumed. The model, the tokenizer, the place in
-# the batches or the state of the optimiser come from the old one.
+# A resumed run refuses another value, because model, tokenizer, position in the data or optimiser state depend on it.
 fixed = partial(_field, "fixed")
-# A field whose new value is used from the resumption on; the results record the change.
+# A resumed run uses the new value from then on, and the results record the change.
 recorded = partial(_field, "recorded")
-# A field that may change and that no result depends on.
+# The value may change, because no result depends on it.
 free = partial(_field, "free")
 
 
 def with_default(group: type, name: str, default: Any) -> Field:
-    """A field of another group with another default."""
-    known = {item.name: item for item in fields(group)}
-    return field(default=default, metadata=known[name].metadata)
+    """Returns a field of another group with another default."""
+    metadata = {item.name: item.metadata for item in fields(group)}
+    return field(default=default, metadata=metadata[name])
 
 
 def check_ranges(group: Any) -> None:
-    """Raises a `ValueError` for a field, by its name, whose value is beyond its limits."""
+    """Raises a `ValueError` that names a field whose value is out of range."""
     for item in fields(group):
         value = getattr(group, item.name)
         for limit, holds in _COMPARISONS.items():
@@ -53,13 +52,13 @@ def check_ranges(group: Any) -> None:
 
 @dataclass
 class ModelFields:
-    """A new model of the one type that a script trains, from configuration fields."""
+    """Configuration fields of a new model, for a script that trains a single model type."""
 
     _argument_group_name: ClassVar[str] = "model"
     model_code: ClassVar[None] = None
     implementation: ClassVar[str] = "auto"
 
-    model: str = fixed("Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}")
+    model: str = fixed("Mapping of configuration fields; override one with --model.hidden_size 650.", "{}")
 
     def __post_init__(self):
         self.model: dict[str, Any] = json.loads(self.model) if isinstance(self.model, str) else self.model
@@ -67,15 +66,15 @@ class ModelFields:
 
 @dataclass
 class NewModelArguments(ModelFields):
-    """A new model from configuration fields."""
+    """Type, configuration fields, code and implementation of a new model."""
 
     model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
     model_code: str | None = recorded(
-        "Python file that is run first: it registers a new model_type with the Auto classes.", None
+        "Python file to run first, which registers a new model_type with the Auto classes.", None
     )
     implementation: str = recorded(
-        "auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path by "
-        "name (triton, native).",
+        "auto: the fastest path that supports the model; reference: the equations in the model's file; or a fast "
+        "path by name (triton, native).",
         "auto",
     )
 
@@ -93,11 +92,11 @@ class UpdateArguments:
     adam_beta1: float = fixed("First-moment decay of adam and adamw.", 0.9, at_least=0, below=1)
     adam_beta2: float = fixed("Second-moment decay of adam and adamw.", 0.999, at_least=0, below=1)
     adam_epsilon: float = fixed("Epsilon of adam and adamw.", 1e-8, above=0)
-    max_grad_norm: float = recorded("Gradients are clipped to this norm; inf switches that off.", 0.25, above=0)
+    max_grad_norm: float = recorded("Gradients are clipped to this norm; inf disables clipping.", 0.25, above=0)
     batch_size: int = fixed("Rows of a batch in each process.", 20, at_least=1)
     gradient_accumulation_steps: int = fixed(
-        "Batches of one update, a mean over all that they predict. In a stream they are consecutive chunks: the state "
-        "carries over from one to the next, the gradient does not.",
+        "Batches per update. The loss is the mean over all their tokens. In a stream they are consecutive chunks: the "
+        "state is carried from one to the next, the gradient is not.",
         1,
         at_least=1,
     )
@@ -105,15 +104,15 @@ class UpdateArguments:
     max_steps: int | None = recorded("Stop after this many updates, whatever the epoch.", None, at_least=1)
     mixed_precision: Literal["no", "bf16", "fp16"] = recorded("Autocast dtype.", "no")
     torch_compile: bool = recorded(
-        "Compile both passes by torch.compile: the same update in fewer operations, after minutes of compilation. For "
-        "GPUs that wait for Python.",
+        "Compile forward and backward pass with torch.compile, which takes minutes. Useful where the GPU waits for "
+        "Python.",
         False,
     )
     seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
     @property
     def averages(self) -> bool:
-        """Returns whether the run evaluates averaged weights, from the first step on or from a later one."""
+        """Returns whether the run evaluates averaged weights, from the first or a later step on."""
         return self.average_from_start or self.optimizer == "nt-asgd"
 
 
@@ -126,9 +125,9 @@ class RunArguments:
     output_dir: str = free("Folder of the run: best/, last/, logs and results.json.")
     resume: bool = free("Resume from output_dir/last if it exists.", False)
     log_every_steps: int = free("Updates between two log entries.", 50, at_least=1)
-    eval_every_steps: int | None = recorded("Validate this often; default every epoch.", None, at_least=1)
+    eval_every_steps: int | None = recorded("Updates between two validations; default: every epoch.", None, at_least=1)
     save_every_steps: int | None = free(
-        "Write output_dir/last this often in addition to every validation.", None, at_least=1
+        "Updates between two writes of output_dir/last, besides those at every validation.", None, at_least=1
     )
     eval_batch_size: int = recorded("Rows of a batch in validation.", 10, at_least=1)
     trackers: list[str] = free("Trackers of Accelerate, for instance tensorboard.", [])
@@ -137,10 +136,10 @@ class RunArguments:
 
 @dataclass
 class Recipe:
-    """All arguments of a run, by group. Each task has a subclass with groups of its own.
+    """All arguments of a run, by group. Tasks define subclasses with their own groups.
 
     Raises:
-        ValueError: if a value is out of its range.
+        ValueError: if a value is out of range.
     """
 
     data: Any
@@ -156,13 +155,13 @@ class Recipe:
         return self.data, self.model, self.optimization, self.run
 
     def fields(self, on_resume: OnResume | None = None) -> dict[str, Any]:
-        """The fields of all groups by name, as in a recipe file; those of one kind if `on_resume` names it."""
+        """Returns the fields of all groups by name, as in a recipe file; with `on_resume` only those of this kind."""
         values = {name: value for group in self._groups() for name, value in asdict(group).items()}
         kinds = {item.name: item.metadata["on_resume"] for group in self._groups() for item in fields(group)}
         return {name: value for name, value in values.items() if on_resume in (None, kinds[name])}
 
     def defaults(self) -> dict[str, Any]:
-        """The values of the fields that a recipe need not name, by name."""
+        """Returns the default values of all optional fields, by name."""
         items = [item for group in self._groups() for item in fields(group)]
-        made = {item.name: item.default_factory() for item in items if item.default_factory is not MISSING}
-        return made | {item.name: item.default for item in items if item.default is not MISSING}
+        lists = {item.name: item.default_factory() for item in items if item.default_factory is not MISSING}
+        return lists | {item.name: item.default for item in items if item.default is not MISSING}

@@ -1,4 +1,4 @@
-"""Parser of recipe files and of overrides on the command line."""
+"""Parser of recipe files and command-line overrides."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from transformers import HfArgumentParser
 
 
 class RecipeLoader(yaml.SafeLoader):
-    """Reads an open file as `yaml.safe_load` does, and refuses a key that stands twice in a mapping."""
+    """Safe YAML loader for open files that refuses duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         lines: dict[str, int] = {}
@@ -26,47 +26,46 @@ class RecipeLoader(yaml.SafeLoader):
 
 
 class RecipeParser(HfArgumentParser):
-    """An argument parser whose errors are a `ValueError` instead of the end of the process.
+    """Argument parser that raises a `ValueError` instead of ending the process.
 
-    All options begin with two hyphens. What begins with one is a value, such as the tag `-NONE-`.
+    Options begin with two hyphens. An argument with one hyphen is a value, such as the tag `-NONE-`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._negative_number_matcher = re.compile("-[^-]")  # argparse would take these values for options
+        self._negative_number_matcher = re.compile("-[^-]")  # otherwise argparse takes these values for options
         for action in self._actions:
             if action.nargs == "+":
-                action.nargs = "*"  # an empty list is one: `dropped_tags: []` drops none
+                action.nargs = "*"  # allows an empty list: `dropped_tags: []`
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see {self.prog} --help")
 
     @staticmethod
     def _parse_dataclass_field(parser: ArgumentParser, field: Field) -> None:
-        # All metadata become keywords of `add_argument`, which takes no limits.
-        plain = copy(field)
-        plain.metadata = {"help": field.metadata["help"]}
-        HfArgumentParser._parse_dataclass_field(parser, plain)
+        # The base class passes all metadata to `add_argument`, which knows only `help`.
+        field = copy(field)
+        field.metadata = {"help": field.metadata["help"]}
+        HfArgumentParser._parse_dataclass_field(parser, field)
 
 
 def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, description: str) -> list:
-    """Reads one dataclass of fields after the other from `[recipe.yaml] [--name value ...]`.
+    """Reads an instance of each group from the arguments `[recipe.yaml] [--name value ...]`.
 
     Args:
-        arguments: of the command line.
-        groups: the dataclasses; one of them is a `ModelFields`.
-        program: the script's name, for its help and errors.
-        description: what the script does, in a sentence.
+        groups: dataclasses of fields; one of them is a `ModelFields`.
+        program: name of the script, for help and errors.
+        description: sentence on what the script does.
 
     Raises:
         FileNotFoundError: if the recipe file does not exist.
-        ValueError: for unknown keys, keys that stand twice, and values of the wrong kind.
+        ValueError: for unknown or duplicate keys and values of the wrong type.
     """
     parser = RecipeParser(
         groups,
         prog=program,
         usage="accelerate launch training/%(prog)s RECIPE.yaml [--name value ...]",
-        description=f"{description} Every field may stand in the recipe file and on the command line.",
+        description=f"{description} Every field can be set in the recipe file or on the command line.",
         allow_abbrev=False,
     )
     texts: list[str] = []
@@ -85,7 +84,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
 
 
 def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list[str], dict[str, Any]]:
-    """A recipe file as command-line arguments, and its `model` section."""
+    """Returns a recipe file as command-line arguments, and its `model` section."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no recipe {path}")
     try:
@@ -98,8 +97,8 @@ def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list
     model_fields = content.pop("model", None) or {}
     if not isinstance(model_fields, dict):
         raise ValueError(f"the model section of {path} must be a mapping of configuration fields to values")
-    known = {item.name for group in groups for item in fields(group)}
-    unknown = sorted(str(name) for name in set(content) - known)
+    names = {item.name for group in groups for item in fields(group)}
+    unknown = sorted(str(name) for name in set(content) - names)
     if unknown:
         raise ValueError(f"{path} has unknown fields: {', '.join(unknown)}; see {program} --help")
     texts: list[str] = []
@@ -107,21 +106,21 @@ def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list
         if isinstance(value, list):
             texts += [f"--{name}", *map(str, value)]
         elif value is not None:
-            # YAML reads a bare `no`, which is also a value of mixed_precision, as false.
+            # YAML reads a bare `no`, which mixed_precision also accepts, as false.
             texts.append(f"--{name}={('no', 'yes')[value] if isinstance(value, bool) else value}")
     return texts, {name: _model_value(value) for name, value in model_fields.items()}
 
 
 def _split_model_overrides(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Takes `--model.name value` and `--model.name=value` out of command-line arguments."""
-    others: list[str] = []
+    """Separates `--model.name value` and `--model.name=value` from the other arguments."""
+    other_arguments: list[str] = []
     model_fields: dict[str, Any] = {}
     remaining = iter(arguments)
     for argument in remaining:
         if argument == "--model" or argument.startswith("--model="):
             raise ValueError("override fields of the model one by one: --model.hidden_size 650")
         if not argument.startswith("--model."):
-            others.append(argument)
+            other_arguments.append(argument)
             continue
         name, equals, value = argument.removeprefix("--model.").partition("=")
         value = value if equals else next(remaining, "")
@@ -131,11 +130,11 @@ def _split_model_overrides(arguments: list[str]) -> tuple[list[str], dict[str, A
             model_fields[name] = _model_value(yaml.safe_load(value))
         except yaml.YAMLError as error:
             raise ValueError(f"--model.{name} has the value {value}, which is no YAML: {error}") from error
-    return others, model_fields
+    return other_arguments, model_fields
 
 
 def _model_value(value: Any) -> Any:
-    """Converts texts such as 1e-3 to numbers, which YAML 1.1 does not."""
+    """Converts strings such as `1e-3` to numbers; YAML 1.1 reads them as strings."""
     if isinstance(value, str):
         try:
             return float(value)

@@ -1,4 +1,4 @@
-"""One training run: set-up, updates, validation, checkpoints and resuming, for every task."""
+"""Training run of any task: setup, updates, validation, checkpoints and resuming."""
 
 import json
 import math
@@ -39,25 +39,25 @@ from training.loop.recipe import Recipe
 from training.loop.task import ProcessShard, Task, TrainingBatch
 from training.loop.training_log import TrainingLog, as_scalars, check_trackers
 
-# Longest time that processes wait for one another, for instance while the first one scores the validation data.
+# Longest time that processes wait for each other, for instance while the main process validates.
 LONGEST_EVALUATION = timedelta(hours=2)
-# Version of the training state in last/; another one is refused.
+# Version of the training state in last/. Other versions are refused.
 STATE_VERSION = 4
 
 
 def in_groups(batches: Iterator[TrainingBatch], size: int) -> Iterator[list[TrainingBatch]]:
-    """The batches of one update after the other; the last group of an epoch may be smaller."""
+    """Yields the batches of each update. The last group of an epoch may be smaller."""
     while group := list(islice(batches, size)):
         yield group
 
 
 class TrainingRun:
-    """Model, optimiser, data and progress of one run of a task, and the loop over them.
+    """Training loop of one run, with its model, optimiser, data and progress.
 
-    Until `train` has ended, no other run can begin in its folder.
+    The run locks its folder until `train` has ended.
 
     Raises:
-        ValueError, OSError: for bad input, before anything is written, and where another run has the folder.
+        ValueError, OSError: for bad input, before anything is written, or if another run has locked the folder.
     """
 
     def __init__(self, task: Task):
@@ -78,7 +78,7 @@ class TrainingRun:
             self._lock = lock.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """The processes of this run, once all of them are there."""
+        """Connects the processes of this run."""
         run = self.recipe.run
         accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
@@ -86,17 +86,17 @@ class TrainingRun:
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
-        started = int(os.environ.get("WORLD_SIZE", 1))
-        if started > accelerator.num_processes:  # Accelerate would make as many runs of them
+        world_size = int(os.environ.get("WORLD_SIZE", 1))
+        if world_size > accelerator.num_processes:  # Accelerate would start independent runs
             raise ValueError(
-                f"this is one of {started} processes, and Accelerate did not connect them: on CPUs set "
+                f"this is one of {world_size} processes, and Accelerate did not connect them: on CPUs set "
                 "ACCELERATE_USE_CPU=true"
             )
         return accelerator
 
     @contextmanager
     def _lock_output_dir(self) -> Iterator[None]:
-        """A block in which no other run can begin in the folder: the first process locks it for all."""
+        """Locks the folder during the block: the main process locks it for all."""
         problem: list[str | None] = [None]
         with ExitStack() as lock:
             if self.accelerator.is_main_process:
@@ -110,7 +110,7 @@ class TrainingRun:
             yield
 
     def _set_up(self) -> None:
-        """Model, optimiser, data and log: those of the checkpoint if the run resumes."""
+        """Sets up model, optimiser, data and log, from `last/` if the run resumes."""
         resuming = find_checkpoint(self.output_dir, self.recipe.run.resume, self.accelerator)
         log_state = self._load(self.last if resuming else None)
         self.progress.total_steps = self._count_steps()
@@ -122,10 +122,10 @@ class TrainingRun:
         )
 
     def _load(self, checkpoint: Path | None) -> dict | None:
-        """Model, optimiser and data, of a checkpoint or new ones. Returns the state of the checkpoint's log."""
+        """Loads or builds model, optimiser and data. Returns the log state of the checkpoint."""
         task, arguments = self.task, self.recipe.optimization
         saved = None if checkpoint is None else self._read_training_state(checkpoint)
-        # All processes start from the weights of the first one, but each draws its own dropout masks.
+        # All processes start from the weights of the main process, but draw different dropout masks.
         set_seed(arguments.seed, device_specific=True)
 
         model = task.build_model(checkpoint)
@@ -135,7 +135,7 @@ class TrainingRun:
         average_gradients(self.model)
         self.trained_model = self.model
         if arguments.torch_compile:
-            # Dropout draws the same random numbers as without, and lengths of sequences are symbols.
+            # Dropout draws the same random numbers as without compilation, and sequence lengths are dynamic.
             self.trained_model = torch.compile(self.model, dynamic=True, options={"fallback_random": True})
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
@@ -145,11 +145,11 @@ class TrainingRun:
         return None if checkpoint is None else self._load_training_state(checkpoint, saved)
 
     def train(self) -> dict:
-        """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
+        """Trains to the end of the recipe. Returns the content of `results.json` (in the main process).
 
         Raises:
-            TrainingDiverged: when training cannot continue.
-            OSError: where a file cannot be written, for instance because the disk is full.
+            TrainingDiverged: if the loss or the weights diverge.
+            OSError: if a file cannot be written, for instance because the disk is full.
         """
         with self._lock:
             with closing(self.log.bar):
@@ -161,29 +161,28 @@ class TrainingRun:
         return results
 
     def _leave_other_processes(self) -> None:
-        """Ends the connection, the model's part in it first.
+        """Destroys the DistributedDataParallel wrapper, then the process group.
 
-        Where the reducer of DistributedDataParallel holds the connection last, it waits for gloo's threads without
-        giving up Python's lock, for which a thread that still frees a tensor waits in turn: for ever
-        (pytorch/pytorch issue 56297).
+        In the other order the wrapper's reducer can deadlock: it waits for gloo's threads while it holds the GIL, and
+        a thread that frees a tensor waits for the GIL (pytorch/pytorch issue 56297).
         """
         self.model = self.trained_model = self.accelerator.unwrap_model(self.model)
         self.accelerator.free_memory()
         self.accelerator.end_training()
 
     def _train(self) -> None:
-        """Makes updates until the recipe's end."""
+        """Runs all updates and validations of the recipe."""
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
         on_cpu = self.accelerator.device.type == "cpu"
         if on_cpu and arguments.mixed_precision == "bf16" and (speed := bfloat16_speed()) <= 1:
             self.accelerator.print(
-                f"mixed_precision is bf16, but this CPU multiplies matrices in it at {speed:.2g} times the speed of "
-                "float32. --mixed_precision no is likely to be faster here"
+                f"mixed_precision is bf16, but this CPU multiplies bf16 matrices at only {speed:.2g} times the speed "
+                "of float32. --mixed_precision no is likely to be faster here"
             )
         if progress.total_steps is not None and arguments.warmup_steps >= progress.total_steps:
             self.accelerator.print(
-                f"the learning rate never leaves its warm-up of {arguments.warmup_steps} updates: this run makes "
+                f"the learning rate never leaves its warm-up of {arguments.warmup_steps} updates: this run has only "
                 f"{progress.total_steps}. Lower warmup_steps, or train longer"
             )
         if arguments.average_from_start and not progress.num_averaged:
@@ -207,16 +206,16 @@ class TrainingRun:
                 if self._is_done():
                     break
             else:
-                if progress.epoch == epoch:  # the end of streamed text is not known before
+                if progress.epoch == epoch:  # streamed text has just ended
                     progress.end_epoch()
-                # A run that is resumed with a larger max_steps may have ended here, and validated then.
+                # Before it was resumed with a larger max_steps, the run may have validated here already.
                 if not run.eval_every_steps and progress.validated_at != progress.step:
                     self.validate()
         if progress.validated_at != progress.step:
             self.validate()
 
     def _write_results(self) -> dict:
-        """Scores `best/`, and says what came out and where it is."""
+        """Scores `best/` and prints a summary with the paths."""
         with quiet_transformers():
             results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
         print(f"{self.task.summary(results)}\ncheckpoint  {self.best}\nresults     {self.output_dir / 'results.json'}")
@@ -231,24 +230,24 @@ class TrainingRun:
         )
 
     def _count_steps(self) -> int | None:
-        """Updates of the whole run, `None` where the length of streamed text and the end are unknown."""
+        """Counts the updates of the whole run; `None` for streamed text without `max_steps`."""
         arguments = self.recipe.optimization
         if self.batches.num_batches(0) is None:
             return arguments.max_steps
         longest, steps = arguments.max_steps or math.inf, 0
         for epoch in range(arguments.num_epochs):
             steps += math.ceil(self.batches.num_batches(epoch) / arguments.gradient_accumulation_steps)
-            if steps >= longest:  # the chunks of a large text take long to count
+            if steps >= longest:  # stops early: counting the chunks of a large text is slow
                 return arguments.max_steps
         return steps
 
     @property
     def evaluated_model(self) -> PreTrainedModel:
-        """The weights that count: the averaged ones once averaging has begun."""
+        """Returns the averaged model once averaging has begun, otherwise the trained one."""
         return self.averaged.module if self.progress.num_averaged else self.accelerator.unwrap_model(self.model)
 
     def update(self, batches: list[TrainingBatch]) -> None:
-        """One update of the weights, from the gradients of all `batches`: a mean over their items."""
+        """Updates the weights once. The loss is the mean over the items of all `batches`."""
         arguments, progress = self.recipe.optimization, self.progress
         factor = learning_rate_factor(progress.step, arguments, progress.total_steps, progress.validation_losses)
         factor *= sum(batch.lr_scale for batch in batches) / len(batches)
@@ -273,12 +272,12 @@ class TrainingRun:
         self.log.add(losses, num_items)
 
     def _update_average(self) -> None:
-        """Takes the weights as they are into the average; the first ones start it."""
+        """Adds the current weights to the average."""
         self.averaged.update_parameters(self.accelerator.unwrap_model(self.model))
         self.progress.num_averaged += 1
 
     def validate(self) -> None:
-        """Scores the validation data, keeps the best checkpoint, and writes `last/`."""
+        """Scores the validation data, writes `last/`, and `best/` if the score is the best so far."""
         progress = self.progress
         self._check_divergence()
         scores = self._score_validation()
@@ -298,7 +297,7 @@ class TrainingRun:
         self._save(self.last)
 
     def _average_where_stalled(self) -> None:
-        """NT-ASGD: begins to average where validation no longer improves; where it stalls again, the run may end."""
+        """Applies NT-ASGD: starts averaging when validation stalls, and marks the run as stalled the next time."""
         arguments, progress = self.recipe.optimization, self.progress
         if has_stalled(progress.validation_losses, arguments.nonmonotone_interval):
             if not progress.num_averaged:
@@ -307,24 +306,24 @@ class TrainingRun:
                 progress.stalled = True
 
     def _score_validation(self) -> dict[str, float]:
-        """The task's scores: the first process computes them and tells the others."""
+        """Returns the task's scores, which the main process computes and broadcasts."""
         scores: list[dict[str, float] | None] = [None]
         with self.log.paused():
             if self.accelerator.is_main_process:
                 scores[0] = self.task.validate(self.evaluated_model)
-            (known,) = broadcast_object_list(scores)
-        if "validation_loss" in known:
-            self.log.check_loss(known["validation_loss"], "validation loss")
-        return known
+            (shared_scores,) = broadcast_object_list(scores)
+        if "validation_loss" in shared_scores:
+            self.log.check_loss(shared_scores["validation_loss"], "validation loss")
+        return shared_scores
 
     def _check_divergence(self) -> None:
-        """Raises `TrainingDiverged` where the loss, or the weights after the last update, are no good."""
+        """Raises `TrainingDiverged` if the training loss diverged or a weight is not finite."""
         self.log.mean_losses()
         if not all_finite(self.model):
             raise self.log.diverged("the weights contain NaN or infinity")
 
     def _save(self, target: Path) -> None:
-        """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to resume."""
+        """Writes a checkpoint folder: weights, tokenizer and, in `last/`, the training state."""
         self._check_divergence()
         with self.log.paused(), quiet_transformers(), replaced_folder(target, self.accelerator) as folder:
             if self.accelerator.is_main_process:
@@ -351,41 +350,45 @@ class TrainingRun:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
 
     def _read_training_state(self, checkpoint: Path) -> dict[str, Any]:
-        """Reads which run `last/` belongs to, and how far it came.
+        """Reads the recipe and progress stored in `last/`.
 
         Raises:
-            ValueError: if it is damaged, of another version, or was begun with other values of fixed fields.
+            ValueError: if the checkpoint is damaged, or its version or the values of fixed fields differ.
         """
         check_checksums(checkpoint)
         state = json.loads((checkpoint / "training_state" / "run.json").read_text(encoding="utf-8"))
         if state.get("version") != STATE_VERSION:
             raise ValueError(
                 f"the training state in {checkpoint} is of version {state.get('version')}, and this package resumes "
-                f"version {STATE_VERSION}. Finish the run with the version of the package that began it, or start "
+                f"version {STATE_VERSION}. Finish the run with the package version that started it, or start "
                 "another output_dir"
             )
         if state["progress"]["validation_losses"]:
             check_checksums(self.best)
-        state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
+        state["recipe"] = self.recipe.defaults() | state["recipe"]  # for fields that are newer than the run
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := changed_values(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
             values = "; ".join(f"{name} was {before} and is {after} now" for name, before, after in changed)
             raise ValueError(
-                f"{self.last} is of another run: {values}. Go on as it began, or start another output_dir"
+                f"{self.last} is of another run: {values}. Use the values that it started with, or another output_dir"
             )
         return state
 
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
-        """Goes on from `last/` as if the run had never stopped, on the same data. Returns the state of its log."""
+        """Restores the state in `last/`, so that the run continues as if never stopped. Returns the log state.
+
+        Raises:
+            ValueError: if the data or the model code changed.
+        """
         for name, before, after in changed_values(state["fingerprints"], self.task.fingerprints):
             raise ValueError(
                 f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
-                "now). Go on with those that the run began with, or start another output_dir"
+                "now). Use those that the run started with, or another output_dir"
             )
         folder, process = checkpoint / "training_state", self.accelerator.process_index
-        known = {field.name for field in fields(Progress)}  # earlier versions had more
-        self.progress = Progress(**{name: value for name, value in state["progress"].items() if name in known})
-        load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
+        names = {field.name for field in fields(Progress)}  # earlier versions had more fields
+        self.progress = Progress(**{name: value for name, value in state["progress"].items() if name in names})
+        load(folder / f"random_states_{process}.pkl")  # raises if unreadable; load_state would skip it silently
         self.accelerator.load_state(str(folder))
         if self.progress.num_averaged:
             self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
@@ -400,7 +403,7 @@ class TrainingRun:
 
 
 def changed_values(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Name, value before and value after, of what both have and is not the same."""
+    """Returns name, old value and new value of the keys in both mappings whose values differ."""
     return [(name, before[name], value) for name, value in after.items() if name in before and before[name] != value]
 
 

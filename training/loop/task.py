@@ -1,4 +1,4 @@
-"""The interface of a task: model, data and scores, which differ between language models and classifiers."""
+"""Interface of a training task: model, data and scores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ class TrainingBatch(Protocol):
     """One batch of one process.
 
     Attributes:
-        num_items: predicted items of all processes' rows divided by the number of processes. A process's summed loss
-            is divided by it, so that the mean over processes is the mean over items.
+        num_items: predicted items of all processes divided by the number of processes. Each process divides its
+            summed loss by it, so that the mean over processes is the mean over items.
         lr_scale: factor of the learning rate.
     """
 
@@ -44,28 +44,28 @@ class TrainingBatch(Protocol):
 
 
 class BatchSource(Protocol):
-    """Batches of an epoch, the same in every run with the same seed."""
+    """Batches of each epoch, reproducible from the seed."""
 
     def num_batches(self, epoch: int) -> int | None:
-        """Batches of the epoch, `None` if that is not known beforehand."""
+        """Returns the number of batches of the epoch, `None` if unknown."""
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[TrainingBatch]:
-        """The batches of an epoch from number `start` on."""
+        """Yields the batches of an epoch from number `start` on."""
 
 
 class Task(ABC):
-    """One task of one run.
+    """Training task of one run.
 
     Attributes:
-        recipe: what to do.
-        command_line: the arguments that the recipe was read from, for results that record them.
-        name: the project's name for the trackers of Accelerate.
-        unit: what is predicted and counted.
-        logs_learning_rate: whether the log entry of a validation has the learning rate, too.
+        recipe: recipe of the run.
+        command_line: arguments of the script, for results that record them.
+        name: project name for the trackers of Accelerate.
+        unit: unit of the predicted items, such as "tokens".
+        logs_learning_rate: whether log entries of validations include the learning rate.
         tokenizer: set by `build_model`.
-        fingerprints: the `fingerprint` of each part of the data, by its name; set by `load_data`. To them comes
-            that of the recipe's `model_code`. A run that is resumed must have the same of all that it had before.
-        state: state that is carried from one batch to the next, with a method `to(device)`; saved with a checkpoint.
+        fingerprints: `fingerprint` of each part of the data by name, set by `load_data`. The fingerprint of
+            `model_code` is added. A resumed run must have the same fingerprints.
+        state: recurrent state that is carried to the next batch and saved in checkpoints; has a method `to(device)`.
     """
 
     name: ClassVar[str]
@@ -79,38 +79,42 @@ class Task(ABC):
     def __init__(self, recipe: Recipe, command_line: Sequence[str] = ()):
         self.recipe, self.command_line = recipe, command_line
 
-    def check(self) -> None:  # noqa: B027 (most tasks can only tell once they load)
-        """Raises a `ValueError` or `OSError` for what can be seen to be wrong before anything is loaded."""
+    def check(self) -> None:  # noqa: B027 (optional)
+        """Raises a `ValueError` or `OSError` for errors that can be found before anything is loaded."""
 
     @abstractmethod
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
-        """Builds the model to begin with; a resumed run has the class and size of the one in `checkpoint`."""
+        """Builds the initial model, with class and sizes of `checkpoint` if the run is resumed."""
 
     @abstractmethod
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         """Reads all data, and returns the training batches of one process.
 
         Raises:
-            ValueError, OSError: where data are missing, or do not suit the model.
+            ValueError, OSError: if data are missing or do not fit the model.
         """
 
     @abstractmethod
     def num_classes(self, model: PreTrainedModel) -> int:
-        """Among how many an item is chosen: a loss far above that of guessing has diverged."""
+        """Returns the number of classes of an item. A loss far above guessing among them counts as diverged."""
 
     @abstractmethod
     def loss(
         self, model: torch.nn.Module, batch: TrainingBatch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The loss to minimise, and the losses to report: all summed over the batch, divided by `num_items`.
+        """Returns the loss to minimise and the losses to log, each summed over the batch and divided by `num_items`.
 
-        The losses to report are keyed by their names in the log; `"loss"` is the cross-entropy. `num_items` counts
-        those of all batches of the update. The model is in training mode, as Accelerate has prepared it.
+        Args:
+            model: as Accelerate has prepared it, in training mode.
+            num_items: items of all batches of the update.
+
+        Returns:
+            The loss, and the losses to log by name; `"loss"` is the cross-entropy.
         """
 
     @abstractmethod
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
-        """Scores on validation data, by the names that the log gives them."""
+        """Returns the scores on validation data by their names in the log."""
 
     @abstractmethod
     def validation_loss(self, scores: dict[str, float]) -> float:
@@ -118,12 +122,12 @@ class Task(ABC):
 
     @abstractmethod
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
-        """Scores `best/`, writes `results.json`, and returns its content. Called once, in the first process."""
+        """Scores `best/`, writes `results.json`, and returns its content. Called once, in the main process."""
 
     @abstractmethod
     def summary(self, results: dict) -> str:
-        """The scores in `results.json` that are worth a look when the run ends, in one line."""
+        """Returns the main scores of `results.json` in one line."""
 
     def record(self, progress: Progress) -> dict[str, Any]:
-        """Returns the part of `results.json` that all tasks share: recipe, its changes, fingerprints of the data."""
+        """Returns the common part of `results.json`: recipe, its changes, fingerprints of the data."""
         return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}

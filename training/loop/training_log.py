@@ -1,4 +1,4 @@
-"""Reports of a training run: a progress bar, `log.jsonl`, and the trackers of Accelerate."""
+"""Log of a training run: progress bar, `log.jsonl`, and the trackers of Accelerate."""
 
 import json
 import math
@@ -20,16 +20,16 @@ DIVERGED_ABOVE_GUESSING = 2.0
 
 
 class TrainingDiverged(ValueError):
-    """Loss or weights are not finite, or the loss is far above that of guessing."""
+    """Raised when loss or weights are not finite, or the loss is far above that of guessing."""
 
 
 class TrainingLog:
-    """Loss, perplexity and speed since the last entry, the loss averaged over items and processes.
+    """Logs mean losses, perplexity and speed since the last entry.
 
     Args:
-        num_classes: a loss counts as diverged at twice that of guessing among so many.
-        unit: what is predicted and counted.
-        state: `state_dict()` of the log of the run that is resumed.
+        num_classes: a loss above twice that of guessing among these classes counts as diverged.
+        unit: unit of the predicted items.
+        state: `state_dict()` of the log, if the run is resumed.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TrainingLog:
         self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=is_hidden)
 
     def _cut_back(self) -> None:
-        """Removes what was logged after the checkpoint, as it will be logged again, and a line that is torn."""
+        """Removes entries after the checkpoint, which will be logged again, and an incomplete line."""
         if self.path.exists():
             content = self.path.read_bytes()[: self.progress.log_size]
             os.truncate(self.path, content.rfind(b"\n") + 1)
@@ -66,19 +66,19 @@ class TrainingLog:
         self.num_counted, self.start = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict:
-        """Returns the sums that this process has gathered for the next entry."""
-        further = {name: loss.cpu() for name, loss in self.summed.items()}
-        return {"summed_loss": further.pop("loss"), "num_items": self.num_items, "summed_further_losses": further}
+        """Returns the sums of this process for the next entry."""
+        losses = {name: loss.cpu() for name, loss in self.summed.items()}
+        return {"summed_loss": losses.pop("loss"), "num_items": self.num_items, "summed_further_losses": losses}
 
     def size(self) -> int:
-        """Bytes of `log.jsonl`, which are on the disk then, as a checkpoint that counts them will be."""
+        """Returns the bytes of `log.jsonl` after an fsync, since a checkpoint records them."""
         if not self.path.exists():
             return 0
         sync(self.path)
         return self.path.stat().st_size
 
     def add(self, losses: dict[str, torch.Tensor], num_items: float) -> None:
-        """Counts one update: its mean losses, the cross-entropy `"loss"` among them, over each process's items."""
+        """Counts one update by its mean losses per item, including the cross-entropy `"loss"`."""
         for name, loss in losses.items():
             self.summed[name] = self.summed.get(name, 0.0) + loss * num_items
         self.num_items += num_items
@@ -87,13 +87,13 @@ class TrainingLog:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leaves the time that the block takes out of the speed."""
+        """Excludes the time of the block from the speed."""
         start = time.perf_counter()
         yield
         self.start += time.perf_counter() - start
 
     def mean_losses(self) -> dict[str, float] | None:
-        """The training losses since the last entry, `None` where there was no update; checked as by `check_loss`."""
+        """Returns the mean losses since the last entry, `None` without an update. See `check_loss` for errors."""
         if not self.num_items:
             return None
         means = {name: loss / self.num_items for name, loss in self.summed.items()}
@@ -107,7 +107,7 @@ class TrainingLog:
             raise self.diverged(f"the {name} is {loss:.4g} (guessing gives {self.guessing_loss:.4g})")
 
     def diverged(self, reason: str) -> TrainingDiverged:
-        """The error that ends a run, with what is left of it."""
+        """Returns the error that ends the run; it names the last checkpoint."""
         checkpoint = self.output_dir / "last"
         kept = f"The last good checkpoint is {checkpoint}" if checkpoint.exists() else "There is no checkpoint yet"
         return TrainingDiverged(
@@ -116,7 +116,7 @@ class TrainingLog:
         )
 
     def write_training(self, learning_rate: float) -> None:
-        """Writes an entry on the updates since the last one."""
+        """Writes the entry of the updates since the last one."""
         losses = self.mean_losses()
         loss = losses["loss"]
         perplexity, speed = math.exp(loss), self.num_counted / (time.perf_counter() - self.start)
@@ -126,7 +126,7 @@ class TrainingLog:
         self._clear()
 
     def write_validation(self, scores: dict[str, float]) -> None:
-        """Writes the result of a validation, and shows it above the progress bar."""
+        """Writes the scores of a validation, and prints them above the progress bar."""
         self._write(scores)
         if self.accelerator.is_main_process:
             shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -141,15 +141,15 @@ class TrainingLog:
 
 
 def check_trackers(names: list[str]) -> None:
-    """Raises a `ValueError` for a tracker that is not installed, which Accelerate would leave out in silence."""
+    """Raises a `ValueError` for a tracker that is not installed; Accelerate would silently skip it."""
     available = [str(tracker) for tracker in get_available_trackers()]
     for name in names:
         if name not in available:
-            raise ValueError(f"the tracker {name} is not known or not installed; there are: {', '.join(available)}")
+            raise ValueError(f"the tracker {name} is not known or not installed; available: {', '.join(available)}")
 
 
 def as_scalars(fields: dict) -> dict:
-    """Fields of a recipe as trackers take them: lists, mappings and `None` as text."""
+    """Returns recipe fields for trackers, with lists, mappings and `None` as JSON strings."""
     return {
         name: value if isinstance(value, (str, int, float)) else json.dumps(value) for name, value in fields.items()
     }
