@@ -245,9 +245,7 @@ def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds
     assert numbers(ProcessShard(6), epoch=1) != alone
     both = [numbers(ProcessShard(3, process, 2)) for process in (0, 1)]
     assert [first + second for first, second in zip(*both, strict=True)] == alone
-    with pytest.raises(
-        ValueError, match="20 sentences to train on, too few for 21 in an update: lower the tree_batch"
-    ):
+    with pytest.raises(ValueError, match="20 sentences to train on, too few for 21 in an update: lower tree_batch"):
         numbers(ProcessShard(21))
 
 
@@ -271,7 +269,7 @@ def test_sentences_are_read_as_parse_reads_them_and_a_word_is_its_first_token(pr
     [
         (["--target_trees", "missing.xz"], "there is no file missing.xz"),
         (["--target_trees", "train.txt"], "train.txt is no file of trees"),
-        (["--target_trees", "one_model.xz"], "one_model.xz has the distances that one model gives"),
+        (["--target_trees", "one_model.xz"], "one_model.xz has the distances of one model, not averaged trees"),
         (["--target_trees", "short.xz"], "short.xz has too few sentences of 3 words or more"),
         (["--tree_batch_size", "500"], "too few for 500 in an update"),
         (["--model_type", "rnn"], 'models of type "rnn" induce no trees: leave out the target trees'),

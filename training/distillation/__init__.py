@@ -1,1 +1,1 @@
-"""Distillation of trees: averaged trees of a text, and the loss by which a model's distances are drawn to them."""
+"""Distillation of trees: averaged trees as targets, and the loss that trains a model's distances to yield them."""

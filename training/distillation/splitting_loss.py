@@ -1,7 +1,7 @@
-"""The loss of distances that should make a certain tree: how likely each of its constituents is split as it is there.
+"""Loss that trains distances to yield a given tree: negative log-probability of its splits.
 
-Parsing as a series of decisions where to split is from Nguyen, Nguyen, Joty & Li (ACL 2021, "A Conditional Splitting
-Framework for Efficient Constituency Parsing"). Here the distances decide.
+Nguyen, Nguyen, Joty & Li (ACL 2021), "A Conditional Splitting Framework for Efficient Constituency Parsing", treat
+parsing as a sequence of split decisions. Here the distances decide.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ import torch
 
 
 class Split(NamedTuple):
-    """One decision on the way from a sentence to its tree: the word with the largest distance splits a constituent.
+    """Split decision: the word with the largest distance splits a constituent.
 
     Attributes:
-        start, end: the words whose distances are compared, up to but without `end`.
-        right_start, right_end: those of them that make the tree if one of them has the largest distance, up to but
-            without `right_end`.
+        start, end: the words whose distances are compared, without `end`.
+        right_start, right_end: the correct words, without `right_end`. If one of them has the largest distance, the
+            constituent is split as in the tree.
     """
 
     start: int
@@ -26,20 +26,19 @@ class Split(NamedTuple):
 
 
 def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Split]:
-    """The decisions that make a tree, which is given by distances.
+    """Returns the split decisions that build the tree of some distances.
 
-    Other distances make the same tree if, and only if, in each decision the word with the largest one is among those
-    that are right. Where every word is right, there is nothing to decide.
+    Other distances yield the same tree if and only if the word with the largest distance is correct in each decision.
 
     Args:
-        distances: of the words, from which `tree_from_distances` makes the tree.
-        branching_bias: the rule, `"right"` or `"none"`. By the papers' rule `"right"` two words may be right: the
-            first one of a constituent and the one after it both make `[first, [second, rest]]`.
+        distances: distance of each word, from which `tree_from_distances` builds the tree.
+        branching_bias: the rule, `"right"` or `"none"`. With the papers' rule `"right"` two words can be correct: a
+            split at the first or the second word of a constituent yields `[first, [second, rest]]`.
     """
     splits, unsplit = [], [(0, len(distances))]
     while unsplit:
         start, end = unsplit.pop()
-        if end - start < 3:  # two words are one constituent, whichever has the larger distance
+        if end - start < 3:  # two words form one constituent with any distances
             continue
         if branching_bias == "none":
             word = max(range(start + 1, end), key=distances.__getitem__)
@@ -47,10 +46,10 @@ def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Spli
             unsplit += (start, word), (word, end)
         else:
             word = max(range(start, end), key=distances.__getitem__)
-            if word <= start + 1:  # the first word alone, whose sister is the next to be split
+            if word <= start + 1:  # the first word is separated, then its sister is split
                 in_sister = max(range(start + 1, end), key=distances.__getitem__)
-                begins_with_word = in_sister <= start + 2  # by its first word or the one after it
-                split = Split(start, end, start, start + 1 + begins_with_word)
+                second_is_correct = in_sister <= start + 2  # the sister is split after its first word
+                split = Split(start, end, start, start + 1 + second_is_correct)
                 unsplit.append((start + 1, end))
             else:
                 split = Split(start, end, word, word + 1)
@@ -60,14 +59,14 @@ def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Spli
 
 
 def splitting_loss(distances: torch.Tensor, splits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """The mean negative log-probability of the right splits of each sentence.
+    """Returns the mean negative log-probability of the correct splits of each sentence.
 
     A word splits a constituent with the probability `softmax(distances / temperature)` over its words.
 
     Args:
         distances: `[B, num_words]`.
-        splits: `[num_splits, 5]`, the row of each split and its fields.
-        temperature: a difference of distances that changes the odds by a factor of e.
+        splits: `[num_splits, 5]`, batch row and fields of each split.
+        temperature: difference of distances that changes the odds by a factor of e.
 
     Returns:
         `[B]`; 0 for a sentence without splits.

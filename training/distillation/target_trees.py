@@ -1,4 +1,4 @@
-"""The averaged trees of a file as what a model's own trees should be: the loss, and the score of held-out ones."""
+"""Averaged trees as training targets: loss and held-out score."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
 from training.distillation.tree_batches import TreeBatch
 
-# Every sentence of two words or fewer has the same tree.
+# Shorter sentences have only one tree.
 FEWEST_WORDS = 3
-# One sentence in so many is held out: the model is scored on its tree and not trained on it.
+# Every 50th sentence is held out of training, to score the model.
 HELD_OUT_EVERY = 50
 
 
@@ -30,8 +30,8 @@ class TargetTrees:
     """Target trees, given by distances.
 
     Attributes:
-        stored: sentences and distances of the trees; `model` says what they are the average of.
-        temperature: of the splitting loss.
+        stored: sentences and distances; `stored.model` describes the averaged models.
+        temperature: temperature of the splitting loss.
     """
 
     stored: SentenceDistances
@@ -39,17 +39,17 @@ class TargetTrees:
 
     @classmethod
     def read(cls, path: str | os.PathLike, temperature: float) -> TargetTrees:
-        """Reads a file of `training/average_trees.py`. Sentences whose tree says nothing are left out.
+        """Reads a file of `training/average_trees.py`, without sentences of fewer than `FEWEST_WORDS` words.
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if it is another kind of file, or damaged, or has too few sentences.
+            ValueError: if the file is of another kind, damaged, or has too few sentences.
         """
         stored = read_tree_file(path)
         if "averaged" not in stored.model or stored.branching_bias is None:
             raise ValueError(
-                f"{path} has the distances that one model gives, and no averaged trees: training/average_trees.py "
-                "makes these of several such models"
+                f"{path} has the distances of one model, not averaged trees: create these from several models with "
+                "training/average_trees.py"
             )
         target_trees = cls(_chosen(stored, [len(words) >= FEWEST_WORDS for words in stored.sentences]), temperature)
         if len(target_trees.stored.sentences) < 2:
@@ -58,59 +58,59 @@ class TargetTrees:
 
     @property
     def branching_bias(self) -> str:
-        """The rule by which these distances make the trees."""
+        """Returns the rule that builds the trees from these distances."""
         return self.stored.branching_bias
 
     @property
     def text_fingerprint(self) -> str:
-        """The `fingerprint` of the text whose sentences were parsed."""
+        """Returns the `fingerprint` of the parsed text."""
         return self.stored.model["text"]
 
     def lines(self) -> Iterator[str]:
-        """The contents of the trees, for a `fingerprint`."""
+        """Yields the trees as text for a `fingerprint`."""
         yield self.branching_bias
         for words, distances in zip(self.stored.sentences, self.stored.by_layer[None], strict=True):
             yield f"{' '.join(words)} {distances}"
 
     def split(self) -> tuple[TargetTrees, TargetTrees]:
-        """Splits the trees into those to train on and those held out (the first one and every fiftieth after it)."""
+        """Splits the trees into training and held-out ones (the first and every 50th after it)."""
         is_held_out = [index % HELD_OUT_EVERY == 0 for index in range(len(self.stored.sentences))]
         train = _chosen(self.stored, [not held_out for held_out in is_held_out])
         return replace(self, stored=train), replace(self, stored=_chosen(self.stored, is_held_out))
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules by which the model should make the trees. Every binary tree can be made without a bias."""
+        """Returns the rules to train with: the trees' own rule, and `"none"`, which can yield every binary tree."""
         return tuple(dict.fromkeys((self.branching_bias, "none")))
 
     def trees(self) -> list[InducedTree]:
-        """The target trees."""
+        """Returns the target trees."""
         return self.stored.trees(branching_bias=self.branching_bias)
 
     def splits(self) -> list[list[Split]]:
-        """The decisions that make each tree, by each of the rules."""
-        splits = [splits_of_tree(own, self.branching_bias) for own in self.stored.by_layer[None]]
+        """Returns the split decisions of each tree for all rules together."""
+        splits = [splits_of_tree(distances, self.branching_bias) for distances in self.stored.by_layer[None]]
         for rule in self.rules[1:]:
-            for own, tree in zip(splits, self.trees(), strict=True):
-                own += splits_of_tree(distances_of_tree(tree, rule), rule)
+            for splits_of_sentence, tree in zip(splits, self.trees(), strict=True):
+                splits_of_sentence += splits_of_tree(distances_of_tree(tree, rule), rule)
         return splits
 
     def loss(self, model: PreTrainedModel, batch: TreeBatch) -> torch.Tensor:
-        """The splitting loss of the sentences, without dropout. The layers above the one that parses are not run."""
+        """Returns the splitting loss without dropout. Layers above the parsing layer are not run."""
         batch = TreeBatch(*(part.to(model.device) for part in batch))
         with evaluation_mode(model, gradients=True):
             distances, _ = model.syntactic_distances(batch.input_ids, attention_mask=batch.attention_mask)
         return splitting_loss(distances.float().gather(1, batch.first_tokens), batch.splits, self.temperature).mean()
 
     def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
-        """Returns splitting loss and sentence F1 (in per cent, mean of the rules) of the model on held-out trees."""
+        """Returns splitting loss and sentence F1 (in per cent, mean of the rules) of the model on these trees."""
         words = [list(words) for words in self.stored.sentences]
-        distances = [own for _, (own,) in model.sentence_distances(words, tokenizer, progress=False)]
+        predicted = [distances for _, (distances,) in model.sentence_distances(words, tokenizer, progress=False)]
         losses = []
-        for own, splits in zip(distances, self.splits(), strict=True):
+        for distances, splits in zip(predicted, self.splits(), strict=True):
             splits = torch.tensor([(0, *split) for split in splits]).view(-1, 5)
-            losses.append(splitting_loss(torch.tensor([own]), splits, self.temperature).item())
-        induced = replace(self.stored, by_layer={None: distances})
+            losses.append(splitting_loss(torch.tensor([distances]), splits, self.temperature).item())
+        induced = replace(self.stored, by_layer={None: predicted})
         target = self.trees()
         f1 = [tree_agreement([induced.trees(branching_bias=rule), target])[0, 1] for rule in self.rules]
         return {"held_out_tree_loss": sum(losses) / len(losses), "held_out_tree_f1": 100 * float(sum(f1) / len(f1))}
@@ -132,6 +132,6 @@ class TargetTrees:
 
 
 def _chosen(stored: SentenceDistances, is_chosen: Sequence[bool]) -> SentenceDistances:
-    """Some of the sentences."""
+    """Returns the chosen sentences with their distances."""
     sentences, distances = (list(compress(items, is_chosen)) for items in (stored.sentences, stored.by_layer[None]))
     return replace(stored, sentences=sentences, by_layer={None: distances})

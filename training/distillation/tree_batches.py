@@ -1,4 +1,4 @@
-"""Batches of whole sentences with target trees, one beside each batch of text."""
+"""Batches of whole sentences with target trees, one for each batch of text."""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
@@ -16,13 +16,13 @@ from training.loop.task import BatchSource, ProcessShard, TrainingBatch
 
 
 class TreeBatch(NamedTuple):
-    """Whole sentences with the trees that they should get.
+    """Whole sentences with the splits of their target trees.
 
     Attributes:
-        input_ids: `[B, T]`, an `<eos>` before each sentence, as `parse` reads it.
+        input_ids: `[B, T]`, an `<eos>` before each sentence, as in `parse`.
         attention_mask: `[B, T]`, 0 at padding.
-        first_tokens: `[B, num_words]`, where the first token of each word stands; 0 at padding.
-        splits: `[num_splits, 5]`, the row of each split of the target trees and its fields.
+        first_tokens: `[B, num_words]`, position of the first token of each word; 0 at padding.
+        splits: `[num_splits, 5]`, batch row and fields of each split of the target trees.
     """
 
     input_ids: torch.Tensor
@@ -32,17 +32,17 @@ class TreeBatch(NamedTuple):
 
 
 class WithTargetTrees:
-    """Batches of text, and with each of them one of trees.
+    """Batches of text, each with a batch of target trees.
 
-    The sentences of a batch of trees are of similar length. Each epoch of the text goes through them in another order,
-    from the beginning again where it is the longer one.
+    A tree batch has sentences of similar length. Each epoch of the text shuffles the tree batches anew, and repeats
+    them if the text has more batches.
 
     Args:
-        text: the batches of text, whose field `trees` is filled.
-        sentences: the words of each sentence.
-        splits: the decisions that make the target tree of each sentence.
-        shard: the rows of a batch of trees that are this process's.
-        seed: with the number of the epoch it decides the order.
+        text: batches of text, whose field `trees` is filled.
+        sentences: words of each sentence.
+        splits: splits of the target tree of each sentence.
+        shard: this process's rows of a tree batch.
+        seed: determines the order together with the epoch.
 
     Raises:
         ValueError: if there are fewer sentences than rows.
@@ -62,7 +62,7 @@ class WithTargetTrees:
         if len(self.sentences) < shard.num_rows:
             raise ValueError(
                 f"there are target trees of {len(self.sentences)} sentences to train on, too few for {shard.num_rows} "
-                "in an update: lower the tree_batch_size"
+                "in an update: lower tree_batch_size"
             )
 
     def num_batches(self, epoch: int) -> int | None:
@@ -87,8 +87,8 @@ class WithTargetTrees:
         for row, index in enumerate(indices):
             input_ids, word_of_token = self.sentences[index]
             rows.append(torch.tensor([self.eos_token_id, *input_ids]))
-            places = range(1, len(rows[-1]))
-            first_tokens.append(torch.tensor(first_of_each_unit(places, word_of_token)))
+            positions = range(1, len(rows[-1]))
+            first_tokens.append(torch.tensor(first_of_each_unit(positions, word_of_token)))
             splits += [(row, *split) for split in self.splits[index]]
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         input_ids, first_tokens = (pad_sequence(parts, batch_first=True) for parts in (rows, first_tokens))

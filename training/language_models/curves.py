@@ -1,4 +1,4 @@
-"""The picture of a finished run: perplexity and F1 of its validations, with baselines."""
+"""Figure of a finished run: perplexity and F1 over the updates, with baselines."""
 
 import json
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ def draw_curves(log: Path, path: Path, baselines: Mapping[str, float]) -> bool:
     Args:
         log: `log.jsonl` of the run.
         path: the `.svg` file to write; an older one is replaced.
-        baselines: sentence F1 from 0 to 1 of trees that need no model, by name; each is a dashed line.
+        baselines: sentence F1 (0 to 1) of baseline trees by name, drawn as dashed lines.
 
     Returns:
-        Whether there is a picture: there is none without matplotlib, and none without validations.
+        False if nothing was drawn, because matplotlib or validations are missing.
     """
     try:
         from matplotlib import rc_context

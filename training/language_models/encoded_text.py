@@ -1,4 +1,4 @@
-"""The training text as token ids in memory-mapped files: the system reads from them what a batch needs."""
+"""Training text as token ids in memory-mapped files."""
 
 from array import array
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from accelerate import PartialState
 
 
 class EncodedText(NamedTuple):
-    """A text, however large: both tensors may lie in files.
+    """Encoded sentences; both tensors may be mapped from files.
 
     Attributes:
-        ids: `[N]` int32, the tokens of all sentences one after the other.
-        ends: `[S]` int64, the number of tokens up to the end of each sentence.
+        ids: `[N]` int32, concatenated tokens of all sentences.
+        ends: `[S]` int64, end of each sentence in `ids`.
     """
 
     ids: torch.Tensor
@@ -23,13 +23,13 @@ class EncodedText(NamedTuple):
 
 
 def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
-    """Writes a text to files, once on each host, and maps them into the memory of each of its processes.
+    """Writes a text to files, once per host, and maps them into the memory of each process.
 
-    The files lose their names at once, and the system removes them when the last process ends, however it does.
+    The files are unlinked at once. The system frees them when the last process ends.
 
     Args:
-        sentences: token ids. They are read in the first process of a host only.
-        folder: where there is room for four bytes a token. It may be shared by hosts.
+        sentences: token ids; only the first process of a host reads them.
+        folder: folder with space for four bytes per token and eight per sentence. Hosts may share it.
 
     Raises:
         ValueError: if there is no sentence.
@@ -48,7 +48,7 @@ def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
     finally:
         if state.is_local_main_process:
             for path in (ids, ends):
-                with suppress(OSError):  # Windows keeps the name of an open file: the next run writes over it
+                with suppress(OSError):  # Windows cannot unlink an open file; the next run overwrites it
                     path.unlink(missing_ok=True)
     if not len(text.ids):
         raise ValueError("the training text is empty")

@@ -1,4 +1,4 @@
-"""The tokenizer and the language model that a recipe asks for."""
+"""Tokenizer and language model of a recipe."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config, run_model_code, trained_class
 from training.loop.optimization import all_finite
 
-# How a tokenizer is built; they say nothing where there is one.
+# Fields that apply only when a tokenizer is built.
 BUILT_TOKENIZER_FIELDS = (
     "vocab_size", "min_count", "lowercase", "digits_to_n", "drop_punctuation", "split", "subwords"
 )  # fmt: skip
@@ -33,10 +33,10 @@ logger = logging.get_logger(__name__)
 
 
 def check_recipe(recipe: LanguageModelRecipe) -> PreTrainedConfig:
-    """Returns the configuration of the recipe's model, but for its vocabulary.
+    """Returns the configuration of the recipe's model without the vocabulary size.
 
     Raises:
-        ValueError, FileNotFoundError: for files and fields of the model that train_lm.py would refuse.
+        ValueError, FileNotFoundError: for missing files or invalid model fields.
     """
     check_files(recipe.data)
     if recipe.model.model_code is not None:
@@ -45,10 +45,10 @@ def check_recipe(recipe: LanguageModelRecipe) -> PreTrainedConfig:
 
 
 def check_model_arguments(arguments: ModelArguments) -> PreTrainedConfig:
-    """Returns the configuration of the model, but for its vocabulary.
+    """Returns the configuration of the model without the vocabulary size.
 
     Raises:
-        ValueError, FileNotFoundError: where no such model can be built, whatever the vocabulary.
+        ValueError, FileNotFoundError: if the model cannot be built.
     """
     folder = arguments.init_from
     if folder is not None and not Path(folder, "config.json").is_file():
@@ -57,16 +57,16 @@ def check_model_arguments(arguments: ModelArguments) -> PreTrainedConfig:
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
-    """The recipe's tokenizer: loaded, taken from the checkpoint that is finetuned, or built from the training text."""
+    """Loads the recipe's tokenizer or that of the `init_from` checkpoint, or builds one from the training text."""
     name = data.tokenizer or init_from
     if name is not None:
         with reported_damage(f"the tokenizer {name}"):
             tokenizer = AutoTokenizer.from_pretrained(name)
         if tokenizer.eos_token_id is None:
             raise ValueError(f"the tokenizer {name} has no eos_token, which must end every line of the text")
-        unheard = [field for field in BUILT_TOKENIZER_FIELDS if getattr(data, field) != getattr(DataArguments, field)]
-        if unheard:
-            logger.warning(f"the tokenizer {name} is used as it is: {', '.join(unheard)} of the recipe change nothing")
+        ignored = [field for field in BUILT_TOKENIZER_FIELDS if getattr(data, field) != getattr(DataArguments, field)]
+        if ignored:
+            logger.warning(f"the tokenizer {name} is used as it is: {', '.join(ignored)} of the recipe change nothing")
         return tokenizer
     options = {
         "min_count": data.min_count,
@@ -75,7 +75,7 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
         "drop_punctuation": data.drop_punctuation,
         "split": data.split,
         "text_column": data.text_column,
-        "padding_side": "left",  # as text generation needs it
+        "padding_side": "left",  # needed for text generation
     }
     if data.vocab_size is not None:
         options["vocab_size"] = data.vocab_size
@@ -86,7 +86,7 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
 
 
 def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """A new model for the tokenizer's vocabulary, or the checkpoint that is finetuned, in float32.
+    """Returns a new model for the tokenizer's vocabulary, or the `init_from` checkpoint, in float32.
 
     Raises:
         ValueError: if the checkpoint is damaged or the tokenizer does not fit it.
@@ -108,22 +108,22 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
 
 
 def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrainedConfig:
-    """The configuration of a new model, or that of the checkpoint, with the recipe's fields."""
+    """Returns the configuration of a new model or of the checkpoint, with the recipe's fields."""
     if arguments.init_from is None:
         trained_class(arguments.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
-        known, fields = AutoConfig.for_model(arguments.model_type), vocabulary
+        base, fields = AutoConfig.for_model(arguments.model_type), vocabulary
     else:
         with reported_damage(f"the checkpoint {arguments.init_from}"):
-            known = AutoConfig.from_pretrained(arguments.init_from)
-        trained_class(known.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
-        fields = known.to_dict()
-    return changed_config(known, fields, arguments.model)
+            base = AutoConfig.from_pretrained(arguments.init_from)
+        trained_class(base.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
+        fields = base.to_dict()
+    return changed_config(base, fields, arguments.model)
 
 
 def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> PreTrainedModel:
-    """A checkpoint in float32 with another configuration of the same sizes: it predicts as before."""
+    """Loads a checkpoint in float32 with a changed configuration of the same sizes. Its predictions stay the same."""
     with reported_damage(f"the checkpoint {folder}"):
-        own = AutoConfig.from_pretrained(folder)
+        saved_config = AutoConfig.from_pretrained(folder)
         model, loading = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True
         )
@@ -132,17 +132,20 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
     if not all_finite(model):
         raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
     if isinstance(model.config, AWDLSTMConfig):
-        _keep_recurrence(model, own.weight_dropout)
+        _keep_recurrence(model, saved_config.weight_dropout)
     return model
 
 
 def drop_connect_scale(before: float, after: float) -> float:
-    """Factor of recurrent weights for which another drop-connect leaves evaluation, which scales by it, as it was."""
+    """Returns the factor of recurrent weights that keeps predictions the same when the drop-connect rate changes.
+
+    In evaluation the weights are scaled by one minus the rate.
+    """
     return (1 - before) / (1 - after)
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same."""
+    """Rescales the recurrent weights so that a changed weight dropout keeps the predictions the same."""
     if weight_dropout == model.config.weight_dropout:
         return
     scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)

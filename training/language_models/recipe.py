@@ -1,4 +1,4 @@
-"""The fields of a run that trains a language model."""
+"""Recipe fields of language models."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -6,56 +6,56 @@ from typing import ClassVar, Literal
 from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, fixed, recorded
 from training.loop.recipe_parser import parse_groups
 
-# Fields that name files. Fingerprints of their contents say whether two runs have the same data.
+# Fields with paths of files. Runs are compared by fingerprints of the contents instead.
 DATA_FILES = ("train_files", "validation_files", "test_files", "gold_trees", "target_trees")
 
 
 @dataclass
 class TextArguments:
-    """The training text, gold trees to report on, and how both are read."""
+    """Training text, gold trees, tokenizer and preprocessing."""
 
     _argument_group_name: ClassVar[str] = "data"
 
-    dataset: str | None = recorded("HF dataset: a name on the Hub or a local folder. Or use train_files.", None)
+    dataset: str | None = recorded("HF dataset, a Hub name or a local folder; or use train_files.", None)
     dataset_config: str | None = recorded("Configuration name of the HF dataset.", None)
     text_column: str = recorded("Column of the HF dataset that holds the text.", "text")
     train_split: str = recorded("Training split of the HF dataset; slices such as train[:1000] work.", "train")
     validation_split: str = recorded("Validation split of the HF dataset.", "validation")
-    train_files: list[str] | None = recorded("UTF-8 text files, one sentence a line.", None)
+    train_files: list[str] | None = recorded("UTF-8 text files, one sentence per line.", None)
     gold_trees: str | None = recorded(
-        "Penn-style bracketed trees (.mrg file or folder): parsing F1 is reported, never selected on.", None
+        "Penn-style bracketed trees (.mrg file or folder), to report parsing F1; they never select a model.", None
     )
     gold_tree_column: str | None = recorded(
-        "The same from a column of the validation split: one bracketed tree a sentence.", None
+        "Column of the validation split with a bracketed gold tree per sentence, instead of gold_trees.", None
     )
     treebank_preset: Literal["ptb", "ctb", "universal", "plain"] | None = recorded(
-        "How gold trees are read: what is a word, and its case and digits (`PRESETS` in onlstm_hf/trees/treebank.py). "
-        "The checkpoint remembers it. Otherwise as that of init_from remembers, or ptb.",
+        "Preprocessing of the gold trees (`PRESETS` in onlstm_hf/trees/treebank.py), saved with the checkpoint. "
+        "Default: that of init_from, or ptb.",
         None,
     )
-    dropped_tags: list[str] | None = recorded("Tags of the gold trees' leaves that are no words, if others.", None)
-    treebank_lowercase: bool | None = recorded("Whether the gold trees' words are lower-cased, if otherwise.", None)
+    dropped_tags: list[str] | None = recorded("Overrides the preset: tags of leaves that are not words.", None)
+    treebank_lowercase: bool | None = recorded("Overrides the preset: lower-case the words of gold trees.", None)
     treebank_digits: Literal["runs", "numbers", "keep"] | None = recorded(
-        "Write N for runs of digits or for numbers in the gold trees, or keep them, if otherwise.", None
+        "Overrides the preset: write runs of digits or numbers in gold trees as N, or keep them.", None
     )
     function_tag_separators: str | None = recorded(
-        "What follows one of these characters in a label of the gold trees is left out, if others.", None
+        "Overrides the preset: characters that start the function tag of a label, which is removed.", None
     )
     tokenizer: str | None = fixed(
-        "Name or folder of a tokenizer. Otherwise that of init_from, or one built from the text.", None
+        "Name or folder of a tokenizer. Default: that of init_from, or one built from the text.", None
     )
-    vocab_size: int | None = fixed("Largest vocabulary of the tokenizer that is built.", None, at_least=1)
-    min_count: int = fixed("Least count of a word of the tokenizer that is built.", 1, at_least=1)
-    lowercase: bool = fixed("The tokenizer that is built lower-cases.", False)
-    digits_to_n: bool = fixed("The tokenizer that is built writes numbers as N.", False)
-    drop_punctuation: bool = fixed("The tokenizer that is built leaves out words without a letter or digit.", False)
+    vocab_size: int | None = fixed("Built tokenizer: largest vocabulary.", None, at_least=1)
+    min_count: int = fixed("Built tokenizer: least count of a word.", 1, at_least=1)
+    lowercase: bool = fixed("Built tokenizer: lower-case the text.", False)
+    digits_to_n: bool = fixed("Built tokenizer: write numbers as N.", False)
+    drop_punctuation: bool = fixed("Built tokenizer: drop words without a letter or digit.", False)
     split: Literal["whitespace", "treebank", "characters"] = fixed(
-        "What the words of the tokenizer that is built are.", "whitespace"
+        "Built tokenizer: how text is split into words.", "whitespace"
     )
 
 
 def check_text_arguments(data: TextArguments) -> None:
-    """Raises a `ValueError` where fields that name text or gold trees contradict each other."""
+    """Raises a `ValueError` if the fields of text and gold trees contradict each other."""
     if (data.dataset is None) == (data.train_files is None):
         raise ValueError("give either dataset or train_files")
     if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
@@ -64,37 +64,33 @@ def check_text_arguments(data: TextArguments) -> None:
 
 @dataclass
 class DataArguments(TextArguments):
-    """The text, and how it is cut into batches."""
+    """Text, target trees, and how text is cut into batches."""
 
     test_split: str | None = recorded("Test split, scored once at the end.", None)
     validation_files: list[str] | None = recorded("Text files for validation.", None)
     test_files: list[str] | None = recorded("Text files scored once at the end.", None)
     target_trees: str | None = recorded(
-        "Trees of training/average_trees.py that the model's are drawn to (distillation). Those of one sentence of "
-        "fifty are held out, to score the model's trees against.",
+        "Averaged trees (training/average_trees.py) to distil into the model. One sentence in fifty is held out to "
+        "score the model's trees.",
         None,
     )
     subwords: Literal["bpe", "characters"] | None = fixed(
-        "What the tokens of the tokenizer that is built are, if not words: parts of them by byte-pair encoding, "
-        "or their characters.",
-        None,
+        "Built tokenizer: split words into tokens by byte-pair encoding, or into characters.", None
     )
-    streaming: bool = fixed("Read the training text as it comes instead of holding it in memory.", False)
+    streaming: bool = fixed("Stream the training text instead of encoding all of it first.", False)
     independent_sentences: bool = fixed(
-        "Train on padded sentences in random order instead of one stream with the state carried; perplexities are "
-        "then those of sentences on their own, too.",
-        False,
+        "Train and score padded sentences, each from an empty state, instead of one stream with carried state.", False
     )
-    bptt_length: int = fixed("Tokens of a row in one training step (stream only).", 70, at_least=1)
-    random_bptt: bool = fixed("Draw the length around bptt_length as the papers do, lr scaled with it.", True)
-    max_sentence_length: int = fixed(
-        "Independent sentences are cut after this many tokens in training.", 200, at_least=1
+    bptt_length: int = fixed("Tokens per row in a training step (stream only).", 70, at_least=1)
+    random_bptt: bool = fixed(
+        "Draw the length around bptt_length as the papers do, and scale the learning rate with it.", True
     )
+    max_sentence_length: int = fixed("Independent sentences: tokens kept per training sentence.", 200, at_least=1)
 
 
 @dataclass
 class ModelArguments(NewModelArguments):
-    """The model: a new one from configuration fields, or an earlier checkpoint."""
+    """New model from configuration fields, or an earlier checkpoint."""
 
     init_from: str | None = fixed("Start from the weights of this checkpoint folder (finetuning stage).", None)
 
@@ -104,52 +100,49 @@ class OptimizationArguments(UpdateArguments):
     """Optimiser, learning rate and batches."""
 
     optimizer: Literal["nt-asgd", "sgd", "adam", "adamw"] = fixed(
-        "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd"
+        "nt-asgd: SGD that starts averaging when validation stops improving (Merity et al. 2018).", "nt-asgd"
     )
     schedule: Literal["constant", "cosine", "warmup_stable_decay", "plateau"] = recorded(
-        "Learning rate after warm-up; cosine falls to 0 at the end, warmup_stable_decay is constant until the last "
-        "decay_steps and falls to 0 in a line, plateau lowers it where validation does not improve.",
+        "Learning rate after warm-up. cosine: falls to 0 at the end; warmup_stable_decay: constant, then linear to 0 "
+        "over the last decay_steps; plateau: lowered when validation does not improve.",
         "constant",
     )
-    decay_steps: int = recorded("warmup_stable_decay: updates of the decay, the last ones of the run.", 0, at_least=0)
+    decay_steps: int = recorded("warmup_stable_decay: updates of the decay at the end of the run.", 0, at_least=0)
     plateau_patience: int = recorded(
-        "plateau: checks without improvement before the one that lowers the rate.", 2, at_least=0
+        "plateau: lower the rate after more than this many validations without improvement.", 2, at_least=0
     )
-    plateau_factor: float = recorded("plateau: what the rate is multiplied by then.", 0.5, above=0, below=1)
-    warmup_steps: int = recorded("Steps of linear warm-up.", 0, at_least=0)
+    plateau_factor: float = recorded("plateau: factor of the rate at each plateau.", 0.5, above=0, below=1)
+    warmup_steps: int = recorded("Updates of linear warm-up.", 0, at_least=0)
     nonmonotone_interval: int = recorded(
-        "nt-asgd: average once validation is worse than the best of all but the last n.", 5, at_least=1
+        "nt-asgd: average once validation is worse than the best more than n validations ago.", 5, at_least=1
     )
-    average_from_start: bool = fixed(
-        "The weights that count are averaged from the first step on, whatever the optimizer.", False
-    )
+    average_from_start: bool = fixed("Evaluate weights averaged from the first update, with any optimizer.", False)
     average_decay: float | None = recorded(
-        "The average forgets: with each update it becomes this much of itself and the rest of the new weights. "
-        "Default: the mean of all since it began.",
+        "Decay of an exponential moving average of the weights. Default: the mean since averaging began.",
         None,
         at_least=0,
         below=1,
     )
     stop_when_averaging_stalls: bool = recorded(
-        "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
+        "nt-asgd: stop when the averaged weights stop improving, by the same rule.", False
     )
     tree_loss_weight: float = recorded(
-        "target_trees: factor of their splitting loss, beside that of predicting words.", 1.0, at_least=0
+        "target_trees: weight of the splitting loss, added to that of word prediction.", 1.0, at_least=0
     )
     tree_temperature: float = recorded(
-        "target_trees: a difference of distances that makes a split e times as likely. Distances of an ON-LSTM "
-        "and a PRPN lie between 0 and 1.",
+        "target_trees: difference of distances that makes a split e times as likely. Distances of ON-LSTM and PRPN "
+        "are between 0 and 1.",
         0.02,
         above=0,
     )
-    tree_batch_size: int = fixed("target_trees: sentences of each batch in each process.", 64, at_least=1)
+    tree_batch_size: int = fixed("target_trees: sentences per batch in each process.", 64, at_least=1)
 
 
 @dataclass
 class LanguageModelRunArguments(RunArguments):
-    """As for every run, and how the test text is read."""
+    """Fields of every run, and the batch size of the test text."""
 
-    test_batch_size: int = recorded("Rows of the test text.", 1, at_least=1)
+    test_batch_size: int = recorded("Rows of a batch of the test text.", 1, at_least=1)
 
 
 ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModelRunArguments)
@@ -160,7 +153,7 @@ class LanguageModelRecipe(Recipe):
     """All arguments of a run, by group.
 
     Raises:
-        ValueError: if a value is out of its range, or fields contradict each other.
+        ValueError: if a value is out of range, or fields contradict each other.
     """
 
     data: DataArguments
@@ -177,21 +170,21 @@ class LanguageModelRecipe(Recipe):
         data = self.data
         check_text_arguments(data)
         if data.train_files is not None and data.validation_files is None:
-            raise ValueError("train_files need validation_files beside them")
+            raise ValueError("train_files need validation_files")
         for name in ("validation_files", "test_files"):
             if data.dataset is not None and getattr(data, name) is not None:
                 raise ValueError(f"{name} go with train_files; with a dataset give {name.replace('files', 'split')}")
         if data.streaming and data.independent_sentences:
-            raise ValueError("independent_sentences are sorted by length, which needs the whole text: not streaming")
+            raise ValueError("independent_sentences are sorted by length: this needs the whole text, not streaming")
 
     def _check_optimization(self) -> None:
         arguments = self.optimization
         if (arguments.schedule == "warmup_stable_decay") != (arguments.decay_steps > 0):
-            raise ValueError("the schedule warmup_stable_decay and decay_steps above 0 need each other")
+            raise ValueError("the schedule warmup_stable_decay needs decay_steps above 0, and other schedules need 0")
         falls_to_zero = arguments.schedule in ("cosine", "warmup_stable_decay")
         if self.data.streaming and arguments.max_steps is None and falls_to_zero:
             raise ValueError(
-                f"the schedule {arguments.schedule} over streamed text needs max_steps: its length is not known"
+                f"the schedule {arguments.schedule} needs max_steps for streamed text, whose length is unknown"
             )
         if arguments.optimizer != "nt-asgd" and arguments.stop_when_averaging_stalls:
             raise ValueError(f"stop_when_averaging_stalls is for the optimizer nt-asgd, not {arguments.optimizer}")
@@ -200,5 +193,5 @@ class LanguageModelRecipe(Recipe):
 
 
 def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:
-    """Reads a recipe as `parse_groups` does, with the same errors and those of `LanguageModelRecipe`."""
+    """Reads a recipe. See `parse_groups` and `LanguageModelRecipe` for the errors."""
     return LanguageModelRecipe(*parse_groups(arguments, ARGUMENTS, "train_lm.py", "Trains a language model."))

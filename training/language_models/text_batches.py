@@ -1,4 +1,4 @@
-"""From text to training batches: one stream cut into rows, independent sentences, or text read as it comes."""
+"""Training batches from text: one stream cut into rows, independent sentences, or streamed text."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,19 +19,19 @@ from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments, TextArguments
 from training.loop.task import ProcessShard
 
-# Lines that the tokenizer gets in one call; long lines are fewer, since its result takes memory.
+# Limits of one tokenizer call, whose result takes memory.
 LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
 
 
 class Batch(NamedTuple):
-    """One step's input for one process, with the fields of a `TrainingBatch`.
+    """Batch of one process, with the fields of a `TrainingBatch`.
 
     Attributes:
         input_ids: `[B, T]`.
-        shift_labels: `[B, T]`, the token that follows each position; -100 at padding.
-        attention_mask: `[B, T]`, or `None` where there is no padding.
+        shift_labels: `[B, T]`, the token after each position; -100 at padding.
+        attention_mask: `[B, T]`, or `None` without padding.
         continues: whether the rows continue those of the previous batch.
-        trees: sentences to whose trees the model's are drawn in the same step, where there are target trees.
+        trees: batch of target trees for the same update, if there are any.
     """
 
     input_ids: torch.Tensor
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 def check_files(arguments: TextArguments) -> None:
-    """Raises a `FileNotFoundError` if a text file or a file of trees is missing: before any of them is read."""
+    """Raises a `FileNotFoundError` if a text file or a file of trees is missing."""
     for name in ("train_files", "validation_files", "test_files"):
         for path in getattr(arguments, name, None) or []:
             if not Path(path).is_file():
@@ -57,10 +57,10 @@ def check_files(arguments: TextArguments) -> None:
 
 
 def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
-    """The texts of `"train"`, `"validation"` or `"test"`, `None` where the recipe names none.
+    """Returns the texts of `"train"`, `"validation"` or `"test"`, `None` if the recipe names none.
 
     Raises:
-        FileNotFoundError: if a text file or the folder of the dataset is missing.
+        FileNotFoundError: if the folder of the dataset is missing, or (when read) a text file.
         ValueError: if the dataset cannot be loaded, or has no such column.
     """
     if arguments.dataset is not None:
@@ -70,7 +70,7 @@ def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
 
 
 def load_dataset_column(arguments: DataArguments, part: str, column: str, streaming: bool = False) -> Iterable | None:
-    """One column of a split of the HF dataset, `None` where the recipe names no such split."""
+    """Returns a column of a split of the HF dataset, `None` if the recipe names no such split."""
     split = getattr(arguments, f"{part}_split")
     if split is None:
         return None
@@ -86,10 +86,10 @@ def load_dataset_column(arguments: DataArguments, part: str, column: str, stream
 
 
 class TextLines:
-    """The lines of UTF-8 text files, read anew by every iteration.
+    """Lines of UTF-8 text files, read again by every iteration.
 
-    `datasets.load_dataset("text", streaming=True)` would end a line at a carriage return, too, and not say which line
-    of which file is not UTF-8.
+    Unlike `datasets.load_dataset("text", streaming=True)`, it does not end lines at a carriage return, and errors name
+    file and line that are not UTF-8.
     """
 
     def __init__(self, files: list[str], shard: ProcessShard | None = None):
@@ -101,9 +101,10 @@ class TextLines:
 
 
 def own_texts(texts: Iterable, shard: ProcessShard) -> Iterable:
-    """Returns the texts of this process: whole files of a streamed dataset if they can be divided evenly.
+    """Returns the texts of this process.
 
-    With any other number of texts each process has every n-th one, and skips those of the others.
+    If the files of a streamed dataset divide evenly among the processes, each process reads its own files. Otherwise
+    each process reads all texts, and keeps every n-th.
     """
     if shard.num_processes == 1:
         return texts
@@ -115,26 +116,30 @@ def own_texts(texts: Iterable, shard: ProcessShard) -> Iterable:
 
 
 def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str) -> Iterator[list[int]]:
-    """Token ids of every non-empty line, `<eos>` at its end.
+    """Yields the token ids of every non-empty line, with `<eos>` at the end.
 
     Args:
-        texts: strings, or rows of a dataset whose `text_column` is read.
-        tokenizer: must have an `eos_token`.
-        text_column: name of that column.
+        texts: strings, or rows of a dataset.
+        tokenizer: a tokenizer with an `eos_token`.
+        text_column: column of the text in the rows.
 
     Raises:
         ValueError: if a row has no text.
     """
     lines = (text_of(item, text_column) for item in texts)
-    for some_lines in bounded_windows(lines, LINES_PER_CALL, len, CHARACTERS_PER_CALL):
-        encoded = tokenizer(some_lines, add_special_tokens=False, return_attention_mask=False, verbose=False)
+    for window in bounded_windows(lines, LINES_PER_CALL, len, CHARACTERS_PER_CALL):
+        encoded = tokenizer(window, add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
             if ids:
                 yield [*ids, tokenizer.eos_token_id]
 
 
 def text_of(item: str | dict, text_column: str) -> str:
-    """Returns a string unchanged, or the text column of a row of a dataset."""
+    """Returns a string unchanged, or the text of a dataset row.
+
+    Raises:
+        ValueError: if the row has no text.
+    """
     text = item if isinstance(item, str) else item.get(text_column)
     if not isinstance(text, str):
         raise ValueError(f"a row of the dataset has no text in the column {text_column!r}: {str(item)[:200]}")
@@ -142,10 +147,10 @@ def text_of(item: str | dict, text_column: str) -> str:
 
 
 def encode_text(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str, name: str) -> torch.Tensor:
-    """All lines one after the other as one tensor `[N]` of token ids.
+    """Returns the token ids of all lines as one tensor `[N]`.
 
     Raises:
-        ValueError: if there is no text; `name` says which it is.
+        ValueError: if the text, which messages call `name`, is empty.
     """
     ids = array("q", chain.from_iterable(encode_lines(texts, tokenizer, text_column)))
     if not ids:
@@ -156,7 +161,7 @@ def encode_text(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column
 def pad_sentences(
     sentences: Sequence[Sequence[int]], eos_token_id: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sentences on their own as rows, an `<eos>` before each one's first token.
+    """Pads sentences to a batch, with an `<eos>` before each first token.
 
     Returns:
         `input_ids`, `shift_labels` (-100 at padding) and `attention_mask`, each `[B, T]`.
@@ -169,9 +174,9 @@ def pad_sentences(
 
 
 def draw_chunk_lengths(generator: Random, bptt_length: int, random_bptt: bool) -> Iterator[int]:
-    """Lengths of the chunks: around `bptt_length` (95 %) or half of it (5 %), deviation 5, at least 5.
+    """Yields chunk lengths: normal around `bptt_length` (95 %) or half of it (5 %), deviation 5, at least 5.
 
-    From Merity et al. (2018), section 5. Without `random_bptt` all have `bptt_length`.
+    From Merity et al. (2018), section 5. Without `random_bptt` every length is `bptt_length`.
     """
     while True:
         mean = bptt_length if generator.random() < 0.95 else bptt_length / 2
@@ -179,18 +184,18 @@ def draw_chunk_lengths(generator: Random, bptt_length: int, random_bptt: bool) -
 
 
 class StreamBatches:
-    """One text as `num_rows` rows of equal length, read side by side, chunk by chunk.
+    """One text cut into `num_rows` rows of equal length, read in parallel, chunk by chunk.
 
-    The first row starts after an `<eos>`, every other one after the token before it; the few tokens that do not fill
-    all rows are left out, as in the papers' code.
+    The input of a row starts with the token before it, that of the first row with `<eos>`. Remaining tokens at the end
+    are dropped, as in the papers' code.
 
     Args:
-        stream: `[N]` token ids, of which nothing is copied: they may lie in a file.
-        eos_token_id: stands before the text.
-        shard: the rows that are this process's.
-        bptt_length: tokens of a row in a chunk.
-        random_bptt: whether the length is drawn around it.
-        seed: with the number of the epoch it decides the lengths.
+        stream: `[N]` token ids, not copied, possibly mapped from a file.
+        eos_token_id: precedes the text.
+        shard: this process's rows.
+        bptt_length: tokens per row in a chunk.
+        random_bptt: whether chunk lengths are drawn around `bptt_length`.
+        seed: determines the lengths together with the epoch.
     """
 
     def __init__(
@@ -211,7 +216,7 @@ class StreamBatches:
         self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
 
     def chunks(self, epoch: int) -> list[tuple[int, int]]:
-        """Start and end of every chunk of an epoch."""
+        """Returns start and end of every chunk of an epoch."""
         lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
         total = self.targets.shape[1]
         chunks, start = [], 0
@@ -234,14 +239,14 @@ class StreamBatches:
 
 
 class StreamedTextBatches:
-    """Streamed text: each document goes to the row with the fewest waiting tokens.
+    """Streamed text: each text goes to the row with the fewest buffered tokens.
 
-    The rows are laid out otherwise than those of `StreamBatches`, and the tokens of the end that do not fill all rows
-    of a chunk are left out. Other processes read other texts, which may be over sooner or later.
+    The rows differ from those of `StreamBatches`. Tokens at the end that do not fill a chunk of all rows are dropped.
+    The number of batches can differ between processes.
 
     Args:
-        texts: those of this process (`own_texts`).
-        num_rows: of this process.
+        texts: texts of this process (`own_texts`).
+        num_rows: rows of this process.
         bptt_length, random_bptt, seed: see `StreamBatches`. All processes draw the same lengths.
     """
 
@@ -263,16 +268,16 @@ class StreamedTextBatches:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
-        waiting = [[self.tokenizer.eos_token_id] for _ in range(self.num_rows)]
+        buffers = [[self.tokenizer.eos_token_id] for _ in range(self.num_rows)]
         number, length = 0, next(lengths)
         for ids in encode_lines(self.texts, self.tokenizer, self.text_column):
-            min(waiting, key=len).extend(ids)
-            while min(map(len, waiting)) > length:
+            min(buffers, key=len).extend(ids)
+            while min(map(len, buffers)) > length:
                 if number >= start:
-                    rows = torch.tensor([row[: length + 1] for row in waiting])
+                    rows = torch.tensor([row[: length + 1] for row in buffers])
                     scale = length / self.bptt_length if self.random_bptt else 1.0
                     yield Batch(rows[:, :-1], rows[:, 1:], None, number > 0, scale, rows[:, 1:].numel())
-                for row in waiting:
+                for row in buffers:
                     del row[:length]
                 number, length = number + 1, next(lengths)
         if number == 0:
@@ -280,16 +285,16 @@ class StreamedTextBatches:
 
 
 class SentenceBatches:
-    """Sentences on their own, each between two `<eos>`, in batches of similar length, which are shuffled.
+    """Independent sentences between two `<eos>`, in shuffled batches of similar length.
 
-    The sentences that do not fill a batch are left out, others in every epoch.
+    Each epoch drops a random remainder of sentences that do not fill a batch.
 
     Args:
         text: the sentences.
-        eos_token_id: stands before each of them.
-        shard: the rows of a batch that are this process's.
-        max_length: tokens of a sentence; the rest of a longer one is left out.
-        seed: with the number of the epoch it decides the order.
+        eos_token_id: precedes each sentence.
+        shard: this process's rows of a batch.
+        max_length: tokens kept of a longer sentence.
+        seed: determines the order together with the epoch.
     """
 
     def __init__(self, text: EncodedText, eos_token_id: int, shard: ProcessShard, max_length: int, seed: int):
@@ -306,7 +311,7 @@ class SentenceBatches:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         generator, size = Random(f"{self.seed} {epoch}"), self.shard.num_rows
-        shuffled = array("q", range(len(self.lengths)))  # a list would take five times the memory
+        shuffled = array("q", range(len(self.lengths)))  # a list needs five times the memory
         generator.shuffle(shuffled)
         order = torch.frombuffer(shuffled, dtype=torch.int64)[: self.num_batches(epoch) * size]
         lengths = self.lengths[order].clamp(max=self.max_length)

@@ -1,4 +1,4 @@
-"""Scores of a model during training and at its end: held-out text and gold trees."""
+"""Validation during and after training: held-out text and gold trees."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from training.language_models.text_batches import encode_text, load_dataset_colu
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """A text to be scored the way the model is trained: as one stream, or sentence by sentence.
+    """Held-out text, scored as the model is trained: as one stream, or sentence by sentence.
 
     Attributes:
         sentences: the text.
-        stream: its token ids `[N]`, an `<eos>` at the end of each sentence.
-        tokenizer: which gave them.
+        stream: token ids `[N]`, with an `<eos>` after each sentence.
+        tokenizer: tokenizer of `stream`.
         independent: whether each sentence starts from an empty state.
     """
 
@@ -33,19 +33,22 @@ class HeldOutText:
     independent: bool
 
     def score(self, model: PreTrainedModel, batch_size: int, progress: bool | None = False) -> StreamScore:
-        """Log likelihood of the whole text. The batch size changes that of a stream a little: each row starts anew."""
+        """Returns the log-likelihood of the text.
+
+        For a stream it depends slightly on `batch_size`, since each row starts from an empty state.
+        """
         if not self.independent:
             return stream_log_likelihood(model, self.stream, batch_size, progress=progress)
         scores = [
             score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
         ]
-        # A line without a token, such as one of punctuation that the tokenizer leaves out, is not in the stream.
+        # The stream has no lines without a token, such as lines of dropped punctuation.
         scores = [score for score in scores if score.num_tokens > 1]
         return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
 
 
 def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
-    """The `"validation"` and `"test"` sentences, as far as the recipe names such texts."""
+    """Returns the `"validation"` and `"test"` sentences that the recipe names."""
     parts = {part: load_texts(data, part) for part in ("validation", "test")}
     return {
         part: [text for item in texts if (text := text_of(item, data.text_column)).strip()]
@@ -57,7 +60,7 @@ def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
 def encode_held_out_text(
     sentences: list[str], data: DataArguments, part: str, tokenizer: PreTrainedTokenizerBase
 ) -> HeldOutText:
-    """The sentences of one part as the model reads them."""
+    """Encodes the sentences of one part."""
     stream = encode_text(sentences, tokenizer, data.text_column, part)
     return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
 
@@ -75,7 +78,7 @@ def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Pre
 
 
 def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[GoldTree] | None:
-    """Gold trees from a file or from a column of the validation split, `None` where the recipe names none.
+    """Reads gold trees from a file or a column of the validation split; `None` if the recipe names none.
 
     Sentences without a word are left out.
     """
@@ -93,7 +96,7 @@ def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[G
 def gold_sentence_distances(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree], **description: Any
 ) -> SentenceDistances:
-    """`distances_of_layers` for the words of gold trees."""
+    """Returns `distances_of_layers` for the words of gold trees."""
     words = [list(tree.words) for tree in treebank]
     return distances_of_layers(model, tokenizer, words, progress=False, **description)
 
@@ -106,14 +109,13 @@ def distances_of_layers(
     progress: bool | None = None,
     **description: Any,
 ) -> SentenceDistances:
-    """The syntactic distances that layers give the words of sentences.
+    """Computes the syntactic distances of sentences for some layers.
 
     Args:
-        model, tokenizer: what makes them.
         sentences: strings, or lists of words.
-        layers: counted from 0, by default all; `[None]` of a model with the same distances for all.
-        progress: whether to show a bar; see `parse`.
-        description: what is to be known of the model besides its type and size.
+        layers: counted from 0, by default all; `[None]` for a model whose layers share their distances.
+        progress: whether to show a progress bar; see `parse`.
+        description: further fields of the model's description in the result.
     """
     if layers is None:
         layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
@@ -123,13 +125,13 @@ def distances_of_layers(
         words.append(tuple(units))
         for stored, distances in zip(by_layer.values(), distances_by_layer, strict=True):
             stored.append(distances)
-    known = {
+    model_description = {
         "model_type": model.config.model_type,
         "num_parameters": model.num_parameters(),
         "unknown_words": unknown_words(tokenizer, sentences),
         **description,
     }
     if model.config.treebank_preprocessing is not None:
-        known["treebank_preprocessing"] = model.config.treebank_preprocessing
+        model_description["treebank_preprocessing"] = model.config.treebank_preprocessing
     parse_layer = model.parse_layer if model.parse_layer in by_layer else next(iter(by_layer))
-    return SentenceDistances(words, by_layer, parse_layer, known)
+    return SentenceDistances(words, by_layer, parse_layer, model_description)
