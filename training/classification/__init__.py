@@ -1,1 +1,1 @@
-"""Classifiers: batches of sequences or of pairs, the task, its recipe, and the data of logic and ListOps."""
+"""Classifiers of sequences or pairs: batches, task, recipe, and the data of logic and ListOps."""

@@ -1,4 +1,4 @@
-"""Batches of labelled sequences, or of pairs, of similar length, so that there is little padding."""
+"""Batches of labelled sequences or pairs of similar length."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
@@ -10,26 +10,26 @@ from transformers import PreTrainedTokenizerBase
 
 from training.loop.task import ProcessShard
 
-# Batches in a window within which examples are sorted by length; the order stays random enough.
+# Examples are sorted by length within windows of this many batches, which keeps the order random enough.
 BATCHES_PER_WINDOW = 50
-# Suffixes of the model's arguments for each sequence of an example.
+# Suffixes of the model's arguments for the first and the second sequence of an example.
 SUFFIXES = ("", "_pair")
 
 
 class Example(NamedTuple):
-    """The token ids of one sequence or two, and the number of their label."""
+    """Token ids of one or two sequences, and the index of the label."""
 
     sequences: tuple[torch.Tensor, ...]
     label: int
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Tokens of each sequence, the longest first."""
+        """Returns the number of tokens of each sequence, longest first."""
         return tuple(sorted(map(len, self.sequences), reverse=True))
 
 
 class ExampleBatch(NamedTuple):
-    """The examples of one batch for this process, with the fields of a `TrainingBatch`."""
+    """This process's examples of a batch, with the fields of a `TrainingBatch`."""
 
     examples: list[Example]
     num_items: float
@@ -39,10 +39,10 @@ class ExampleBatch(NamedTuple):
 def encode_examples(
     texts: Iterable[tuple[Sequence[str], int]], tokenizer: PreTrainedTokenizerBase, kinds: str
 ) -> list[Example]:
-    """The token ids of texts, each with the number of its label. Looking up words is faster than the tokenizer.
+    """Encodes labelled texts. A vocabulary lookup is faster than the tokenizer.
 
     Raises:
-        ValueError: if a token is not in the vocabulary; the message says which `kinds` of tokens there are.
+        ValueError: if a token is out of vocabulary. The message calls valid tokens `kinds`.
     """
     vocabulary = tokenizer.get_vocab()
     try:
@@ -55,7 +55,7 @@ def encode_examples(
 
 
 def collate(examples: Sequence[Example]) -> dict[str, torch.Tensor]:
-    """The arguments of a classifier of sequences or of pairs, padded on the right."""
+    """Returns the arguments of a classifier of sequences or pairs, padded on the right."""
     inputs = {"labels": torch.tensor([example.label for example in examples])}
     for suffix, rows in zip(SUFFIXES, zip(*(example.sequences for example in examples), strict=True), strict=False):
         inputs[f"input_ids{suffix}"] = pad_sequence(rows, batch_first=True)
@@ -65,34 +65,34 @@ def collate(examples: Sequence[Example]) -> dict[str, torch.Tensor]:
 
 
 class ExampleBatches:
-    """The training batches of one process. All processes together see every example once an epoch.
+    """Training batches of one process. All processes together see every example once per epoch.
 
     Args:
-        examples: all that there are to train on.
-        shard: the rows of a batch that are this process's.
-        seed: with the number of the epoch it decides the order.
+        examples: all training examples.
+        shard: this process's rows of a batch.
+        seed: determines the order together with the epoch.
     """
 
     def __init__(self, examples: list[Example], shard: ProcessShard, seed: int):
         self.examples, self.shard, self.seed = examples, shard, seed
 
     def num_batches(self, epoch: int) -> int:
-        """Batches of an epoch; a last one that does not give every process an example is left out."""
+        """Returns the number of batches. A last one with fewer examples than processes is dropped."""
         whole, rest = divmod(len(self.examples), self.shard.num_rows)
         return whole + (rest >= self.shard.num_processes)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[ExampleBatch]:
-        """The batches of an epoch from number `start` on."""
+        """Yields the batches of an epoch from number `start` on."""
         generator = Random(f"{self.seed}-{epoch}")
-        drawn = generator.sample(range(len(self.examples)), len(self.examples))
+        shuffled = generator.sample(range(len(self.examples)), len(self.examples))
         num_rows, shard = self.shard.num_rows, self.shard
         window = BATCHES_PER_WINDOW * num_rows
         order = []
-        for first in range(0, len(drawn), window):
-            order += sorted(drawn[first : first + window], key=lambda index: self.examples[index].lengths)
+        for first in range(0, len(shuffled), window):
+            order += sorted(shuffled[first : first + window], key=lambda index: self.examples[index].lengths)
         starts = range(0, len(order), num_rows)
         batches = [order[first : first + num_rows] for first in generator.sample(starts, len(starts))]
         batches = [rows for rows in batches if len(rows) >= shard.num_processes]
         for rows in batches[start:]:
-            own = rows[shard.process_index :: shard.num_processes]
-            yield ExampleBatch([self.examples[index] for index in own], len(rows) / shard.num_processes)
+            indices = rows[shard.process_index :: shard.num_processes]
+            yield ExampleBatch([self.examples[index] for index in indices], len(rows) / shard.num_processes)

@@ -1,4 +1,4 @@
-"""ListOps: the fields of a recipe, expressions as training data, and the trees of a trained model."""
+"""ListOps: recipe fields, training data, and the trees of a trained model."""
 
 import inspect
 from collections.abc import Sequence
@@ -31,25 +31,23 @@ from training.loop.recipe import fixed, recorded
 
 @dataclass
 class ListOpsDataArguments:
-    """The expressions."""
+    """Source and number of the expressions."""
 
     _argument_group_name: ClassVar[str] = "data"
 
     expressions: str | None = recorded(
-        "Folder with the files train_d20s.tsv and test_d20s.tsv of Nangia & Bowman (2018). Without it expressions are "
-        "generated.",
+        "Folder with the files train_d20s.tsv and test_d20s.tsv of Nangia & Bowman (2018). Default: generate "
+        "expressions.",
         None,
     )
-    num_train: int = fixed("Expressions to train on that are generated.", 90_000, at_least=1)
-    num_test: int = fixed("Expressions to test on that are generated.", 10_000, at_least=1)
-    num_validation: int = fixed("Further expressions, which choose the best epoch.", 2_000, at_least=1)
-    expressions_seed: int = fixed("Seed of the expressions that are generated.", 0, at_least=0)
+    num_train: int = fixed("Number of generated training expressions.", 90_000, at_least=1)
+    num_test: int = fixed("Number of generated test expressions.", 10_000, at_least=1)
+    num_validation: int = fixed("Number of validation expressions, which choose the best epoch.", 2_000, at_least=1)
+    expressions_seed: int = fixed("Seed of the generated expressions.", 0, at_least=0)
     max_train_length: int | None = fixed(
-        "Longest expressions, in tokens, to train and validate on; the test has all lengths.", None, at_least=1
+        "Longest training and validation expressions, in tokens; the test has all lengths.", None, at_least=1
     )
-    round_brackets: bool = fixed(
-        "Give the model the binary tree in round brackets, which a Tree-LSTM needs, and others must find.", False
-    )
+    round_brackets: bool = fixed("Give the model the binary tree in round brackets, which a Tree-LSTM needs.", False)
 
 
 parse_listops_recipe = partial(
@@ -58,7 +56,7 @@ parse_listops_recipe = partial(
 
 
 class ListOpsSplits(NamedTuple):
-    """Expressions by what they are for."""
+    """Expressions of the three splits."""
 
     train: list[ListOpsExpression]
     validation: list[ListOpsExpression]
@@ -66,21 +64,21 @@ class ListOpsSplits(NamedTuple):
 
 
 def build_listops_tokenizer() -> PreTrainedTokenizerBase:
-    """Round brackets, operations, the end of a list, and digits, in this order."""
+    """Builds a tokenizer of round brackets, operations, the end of a list, and digits, in this order."""
     return build_word_tokenizer(vocabulary=[*BRACKETS, *OPERATIONS, END, *VALUES])
 
 
 def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
-    """The expressions of a recipe, read or generated; none is in two splits.
+    """Reads or generates the expressions of a recipe. The splits do not overlap.
 
     Raises:
         FileNotFoundError: if a file is missing.
-        ValueError: if they cannot be read, or leave nothing to train on.
+        ValueError: if a file cannot be read, or a split is empty.
     """
     if arguments.expressions is None:
         total = arguments.num_train + arguments.num_validation + arguments.num_test
-        drawn = generate_listops(total, arguments.expressions_seed)
-        generated = list(progress_bar(drawn, total=total, unit="expression"))
+        expressions = generate_listops(total, arguments.expressions_seed)
+        generated = list(progress_bar(expressions, total=total, unit="expression"))
         test, train = generated[: arguments.num_test], generated[arguments.num_test :]
     else:
         train, test = (
@@ -105,7 +103,7 @@ def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
 def encode_expressions(
     expressions: Sequence[ListOpsExpression], tokenizer: PreTrainedTokenizerBase, round_brackets: bool
 ) -> list[Example]:
-    """The token ids of expressions, with their trees in round brackets or without, and their values as labels."""
+    """Encodes expressions with or without round brackets. The labels are their values."""
     texts = (
         ((expression.brackets if round_brackets else " ".join(expression.tokens),), expression.value)
         for expression in expressions
@@ -116,7 +114,7 @@ def encode_expressions(
 def induced_trees(
     model: PreTrainedModel, examples: Sequence[Example], expressions: Sequence[ListOpsExpression], batch_size: int
 ) -> list[InducedTree] | None:
-    """Returns the trees of the layer that `parse` uses; `None` if the model has no distances.
+    """Returns the trees of the parsing layer; `None` if the model has no distances.
 
     `examples` are the expressions, encoded without round brackets.
     """
@@ -130,7 +128,7 @@ def induced_trees(
             outputs = model.model(inputs["input_ids"], attention_mask=inputs["attention_mask"], output_distances=True)
             layer = model.config.parse_layer
             distances = outputs.distances if layer is None else outputs.forget_distances[layer]
-            for index, found in zip(rows, distances.float().cpu(), strict=True):
+            for index, row in zip(rows, distances.float().cpu(), strict=True):
                 tokens = expressions[index].tokens
-                trees[index] = tree_from_distances(found[: len(tokens)].tolist(), tokens)
+                trees[index] = tree_from_distances(row[: len(tokens)].tolist(), tokens)
     return trees

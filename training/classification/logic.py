@@ -1,4 +1,4 @@
-"""Logical inference: the fields of a recipe, and pairs of formulas to train, validate and test on."""
+"""Logical inference: recipe fields and pairs of formulas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from training.loop.recipe import fixed, recorded
 
 @dataclass
 class LogicDataArguments:
-    """The pairs."""
+    """Source and number of the pairs."""
 
     _argument_group_name: ClassVar[str] = "data"
 
     pairs: str | None = recorded(
         "Folder with the files train0 ... test12 of Bowman et al. (2015), or the folder or Hub name of an HF dataset "
-        "with such splits. Without it pairs are generated.",
+        "with such splits. Default: generate pairs.",
         None,
     )
-    num_pairs: int = fixed("Pairs that are generated.", 249_000, at_least=1)
-    pairs_seed: int = fixed("Seed of the pairs that are generated.", 0, at_least=0)
-    max_train_operators: int = fixed("Largest number of operators of a training pair.", 6, at_least=0)
-    holdout_every: int = fixed("One training pair in N is held out to choose the best epoch.", 10, at_least=2)
+    num_pairs: int = fixed("Number of generated pairs.", 249_000, at_least=1)
+    pairs_seed: int = fixed("Seed of the generated pairs.", 0, at_least=0)
+    max_train_operators: int = fixed("Largest number of operators in a training pair.", 6, at_least=0)
+    holdout_every: int = fixed("Every Nth training pair is held out to choose the best epoch.", 10, at_least=2)
 
 
 parse_logic_recipe = partial(
@@ -50,29 +50,29 @@ class LogicSplits(NamedTuple):
 
 
 def build_logic_tokenizer() -> PreTrainedTokenizerBase:
-    """Brackets, operators and variables, in this order; for pairs, so that pipelines can classify text."""
+    """Builds a tokenizer of brackets, operators and variables, in this order; pipelines can classify pairs with it."""
     return build_word_tokenizer(vocabulary=["(", ")", *OPERATORS, *VARIABLES], token_type_ids=True)
 
 
 def load_logic_splits(arguments: LogicDataArguments) -> LogicSplits:
-    """The pairs of a recipe, read or generated.
+    """Reads or generates the pairs of a recipe.
 
     Raises:
-        ValueError: if they cannot be read, or leave nothing to train on.
+        ValueError: if the pairs cannot be read, or the training or validation split is empty.
     """
     source = arguments.pairs
     if source is None:
-        drawn = generate_logic_pairs(arguments.num_pairs, arguments.pairs_seed)
-        splits = split_by_operators(progress_bar(drawn, total=arguments.num_pairs, unit="pair"))
+        pairs = generate_logic_pairs(arguments.num_pairs, arguments.pairs_seed)
+        splits = split_by_operators(progress_bar(pairs, total=arguments.num_pairs, unit="pair"))
     elif any(Path(source, name).is_file() for name in SPLITS):
         splits = read_logic_files(source)
     else:
         splits = read_logic_dataset(_load_dataset(source))
-    known = chain.from_iterable(
+    training_pairs = chain.from_iterable(
         splits[f"train{number}"] for number in range(min(arguments.max_train_operators, MAX_OPERATORS) + 1)
     )
     train, validation = [], []
-    for number, pair in enumerate(known, start=1):
+    for number, pair in enumerate(training_pairs, start=1):
         (train if number % arguments.holdout_every else validation).append(pair)
     if not train or not validation:
         raise ValueError(
@@ -93,10 +93,10 @@ def _load_dataset(source: str):
 
 
 def encode_pairs(pairs: Sequence[LogicPair], tokenizer: PreTrainedTokenizerBase) -> list[Example]:
-    """The token ids of pairs, and the numbers of their relations in `RELATIONS`.
+    """Encodes pairs. The labels are indices of `RELATIONS`.
 
     Raises:
-        ValueError: if a formula has a token that is not in the vocabulary.
+        ValueError: if a formula has a token out of vocabulary.
     """
     texts = (((pair.left, pair.right), RELATIONS.index(pair.relation)) for pair in pairs)
     return encode_examples(texts, tokenizer, "bracket, operator or variable")

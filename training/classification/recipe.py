@@ -1,4 +1,4 @@
-"""Groups of the recipes of classifiers, with their defaults."""
+"""Recipe fields of classifiers, with their defaults."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from training.loop.recipe_parser import parse_groups
 
 @dataclass
 class ClassifierOptimizationArguments(UpdateArguments):
-    """Adam, the learning rate halved where validation does not improve."""
+    """Adam. The learning rate is halved when validation does not improve."""
 
     optimizer: ClassVar[str] = "adam"
     average_from_start: ClassVar[bool] = False
@@ -23,7 +23,7 @@ class ClassifierOptimizationArguments(UpdateArguments):
     batch_size: int = with_default(UpdateArguments, "batch_size", 128)
     num_epochs: int = with_default(UpdateArguments, "num_epochs", 50)
     patience: int = recorded(
-        "The learning rate is halved after more checks than these without improvement.", 2, at_least=1
+        "The learning rate is halved after more than this many validations without improvement.", 2, at_least=1
     )
 
     @property
@@ -33,7 +33,7 @@ class ClassifierOptimizationArguments(UpdateArguments):
 
 @dataclass
 class ClassifierRunArguments(RunArguments):
-    """As for every run."""
+    """Fields of every run."""
 
     eval_batch_size: int = with_default(RunArguments, "eval_batch_size", 512)
 

@@ -1,4 +1,4 @@
-"""Training a classifier: everything that does not depend on what is classified."""
+"""Training task of a classifier, independent of the data."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from training.loop.task import BatchSource, ProcessShard, Task
 
 
 class Classification(Task):
-    """Gives each sequence, or pair of sequences, one of a few labels.
+    """Classification of sequences or pairs of sequences.
 
     Attributes:
-        labels: those that there are.
+        labels: all labels, in the order of their indices.
         takes_pairs: whether the models classify pairs of sequences.
-        script: the name of that which trains, for its results.
-        validation: examples, set by `load_examples`.
+        script: name of the training script, for the results.
+        validation: validation examples, set by `load_examples`.
     """
 
     logs_learning_rate = True
@@ -42,7 +42,7 @@ class Classification(Task):
 
     @abstractmethod
     def build_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Builds a word tokenizer with all words that occur."""
+        """Builds a word tokenizer for all tokens of the data."""
 
     @abstractmethod
     def load_examples(self) -> list[Example]:
@@ -50,7 +50,7 @@ class Classification(Task):
 
     @abstractmethod
     def test_results(self, model: PreTrainedModel) -> dict[str, Any]:
-        """Entries of `results.json` for this task alone, with the scores of the best model as `test`."""
+        """Returns the task's own entries of `results.json`; `test` has the scores of the best model."""
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         self.tokenizer = self.build_tokenizer()
@@ -102,10 +102,10 @@ class Classification(Task):
 def build_classifier(
     recipe: Recipe, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], takes_pairs: bool
 ) -> PreTrainedModel:
-    """A new classifier of the recipe's type, for sequences or pairs, with `labels` in the order of their numbers.
+    """Builds a new classifier of the recipe's type, for sequences or pairs.
 
     Raises:
-        ValueError: if there is none of this type.
+        ValueError: if the type has no such classifier.
     """
     model_type = recipe.model.model_type
     model_class = trained_class(model_type, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, takes_pairs)
@@ -120,7 +120,7 @@ def build_classifier(
 
 
 def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_size: int) -> list[str]:
-    """The most probable label of each example, in evaluation mode; examples of similar length run together."""
+    """Returns the most probable label of each example, in evaluation mode."""
     predicted: list[str] = [""] * len(examples)
     with evaluation_mode(model):
         for rows in rows_by_length(examples, batch_size):
@@ -131,7 +131,7 @@ def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_si
 
 
 def rows_by_length(examples: Sequence[Example], batch_size: int) -> list[list[int]]:
-    """The indices of all examples in batches of similar length."""
+    """Returns the indices of all examples in batches of similar length."""
     order = sorted(range(len(examples)), key=lambda index: examples[index].lengths)
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 

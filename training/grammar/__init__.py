@@ -1,1 +1,1 @@
-"""A probabilistic grammar that is learned from text, and can listen to the trees of other parsers."""
+"""Probabilistic grammar that is trained on text, optionally guided by the trees of other parsers."""

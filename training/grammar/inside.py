@@ -1,19 +1,19 @@
-"""The inside and outside recursions of a grammar whose children are independent, for sentences of one length at once.
+"""Inside and outside recursions of a grammar with independent children, for batches of sentences of one length.
 
 A rule of the grammar is `A -> B C` with the probability `p(A -> B C) = left(B | A) right(C | A)` (SimplePCFG, Liu et
-al., Findings of EMNLP 2023). So the sum over the pairs of children falls into two sums over single children, and a
-split costs as many operations as there are nonterminals. With `i < k < j`, words standing between `i` and `i + 1`:
+al., Findings of EMNLP 2023). Hence the sum over pairs of children is a product of two sums over single children, and
+the cost of a split is linear in the number of nonterminals. With `i < k < j`, and word `i` between `i` and `i + 1`:
 
     inside(A, i, j) = exp(score(i, j)) sum over k of Left(A, i, k) Right(A, k, j)
     Left(A, i, k)   = sum over B of left(B | A) inside(B, i, k)        B a preterminal if k = i + 1, else a nonterminal
     Right(A, k, j)  = sum over C of right(C | A) inside(C, k, j)
     Z               = sum over A of root(A) inside(A, 0, n)
 
-`score(i, j)` is a weight of the span, 0 in the grammar alone, for which Z is the probability of the sentence. The
-derivative of log Z by `score(i, j)` is the probability that the tree of a sentence has the span.
+`score(i, j)` is the log weight of the span. Without scores (all 0), Z is the probability of the sentence. The
+derivative of log Z with respect to `score(i, j)` is the probability that the tree of a sentence has the span.
 
-The sums are kept as `exp(scale(i, j)) value(A, i, j)`, and the largest value of a span is 1. So there is one logarithm
-a span and one exponential a split, and not one for each nonterminal.
+Sums are stored as `exp(scale(i, j)) value(A, i, j)`, where the largest value of a span is 1. This takes one logarithm
+per span and one exponential per split, instead of one per nonterminal.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from torch.autograd.function import once_differentiable
 
 
 class GrammarScores(NamedTuple):
-    """Scores of the words of sentences of one length, and the rules over nonterminals.
+    """Scores of words in sentences of one length, and rules over nonterminals.
 
     Attributes:
         left_words, right_words: `[B, n, N]`, `Left` and `Right` of single words, divided by `exp(word_scales)`.
-        word_scales: `[B, n]`, constants without a derivative: a change of them with the opposite one of the values
-            changes nothing.
-        left: `[N, N]`, the probability of each nonterminal as the left child (columns) of each other one (rows).
-        right: `[N, N]`, the same of right children.
-        root: `[N]`, the probability of each nonterminal at the root.
-        spans: `[B, n + 1, n + 1]`, `score(i, j)` of spans of two words or more; `None` where all are 0.
+        word_scales: `[B, n]`, treated as constants, because their choice does not change the result.
+        left: `[N, N]`, probability of each nonterminal (column) as the left child of each nonterminal (row).
+        right: `[N, N]`, the same for right children.
+        root: `[N]`, probability of each nonterminal at the root.
+        spans: `[B, n + 1, n + 1]`, `score(i, j)` of spans of two words or more; `None` if all are 0.
     """
 
     left_words: torch.Tensor
@@ -47,7 +46,7 @@ class GrammarScores(NamedTuple):
 
 
 def log_partition(scores: GrammarScores) -> torch.Tensor:
-    """Log Z of each sentence, `[B]`. It can be differentiated once.
+    """Returns log Z of each sentence, `[B]`. It can be differentiated once.
 
     Raises:
         ValueError: for sentences of fewer than two words.
@@ -58,14 +57,14 @@ def log_partition(scores: GrammarScores) -> torch.Tensor:
 
 
 def span_marginals(scores: GrammarScores) -> torch.Tensor:
-    """The probability of each span of two words or more, `[B, n + 1, n + 1]`; 0 elsewhere."""
+    """Returns the probability of each span of two words or more, `[B, n + 1, n + 1]`; 0 elsewhere."""
     with torch.no_grad():
         chart = _Chart(scores)
         return chart.gradients(torch.ones_like(chart.log_partition)).spans
 
 
 class _LogPartition(torch.autograd.Function):
-    """Keeps the tables of the spans for the backward pass. Autograd would keep a tensor for every split of each."""
+    """Log Z that saves only the tables of the spans. Autograd would save a tensor for every split of each span."""
 
     @staticmethod
     def forward(ctx, *scores: torch.Tensor | None) -> torch.Tensor:
@@ -82,9 +81,9 @@ class _LogPartition(torch.autograd.Function):
 class _Chart:
     """Inside sums of all spans of a batch.
 
-    One slice of a table by width and start has the left parts of all spans of a width, and one slice of a table by
-    width and end has their right parts. The rows of the second table go from the widest spans to the narrowest, since
-    right parts become narrower where left parts become wider.
+    One table, indexed by width and start, has the left parts of all spans of a width in one slice. Another table,
+    indexed by width and end, has the right parts. Its rows are in reverse order, from wide to narrow spans, because
+    the right part of a split is narrow where the left part is wide.
 
     Attributes:
         log_partition: `[B]`.
@@ -94,7 +93,7 @@ class _Chart:
         self.scores = scores
         batch, self.num_words, size = scores.left_words.shape
         n, new = self.num_words, scores.left_words.new_zeros
-        # Row w has the spans of w words by start; row n - w of the tables of right parts has them by end.
+        # Row w of the left tables has the spans of w words by start. Row n - w of the right tables has them by end.
         self.left, self.right = new(batch, n, n, size), new(batch, n, n + 1, size)
         self.left_scales, self.right_scales = new(batch, n, n), new(batch, n, n + 1)
         self.values: dict[int, torch.Tensor] = {}
@@ -114,15 +113,15 @@ class _Chart:
         self.log_partition = scales[:, 0] + self.root_sum.log()
 
     def _left_rows(self, width: int, table: torch.Tensor) -> torch.Tensor:
-        """The left parts of all spans of a width, `[B, width - 1, number of spans, ...]`, from the narrowest on."""
+        """Returns the left parts of all spans of a width, `[B, width - 1, number of spans, ...]`, narrowest first."""
         return table[:, 1:width, : self.num_words - width + 1]
 
     def _right_rows(self, width: int, table: torch.Tensor) -> torch.Tensor:
-        """The right parts of the same splits, from the widest on."""
+        """Returns the right parts of the same splits, widest first."""
         return table[:, self.num_words - width + 1 : self.num_words, width:]
 
     def _parts(self, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Values of the left and right parts of all splits, weights of the splits, and scales of the spans."""
+        """Returns values of the left and right parts of all splits, weights of the splits, and scales of the spans."""
         scales = self._left_rows(width, self.left_scales) + self._right_rows(width, self.right_scales)
         largest = scales.amax(1, keepdim=True)
         weights = (scales - largest).exp_()
@@ -134,10 +133,10 @@ class _Chart:
         self.left_scales[:, width, : last + 1], self.right_scales[:, last, width:] = scales, scales
 
     def gradients(self, gradient: torch.Tensor) -> GrammarScores:
-        """The derivatives of log Z by everything that it was computed from, times `gradient`, `[B]`.
+        """Returns the gradients of log Z with respect to all scores, times `gradient` `[B]`.
 
-        This is the outside recursion: from the widest spans down, each span passes its derivative on to its parts.
-        Scales are constants here: values and scales that change in opposite ways leave all sums as they are.
+        This is the outside recursion: from wide to narrow spans, each span passes its gradient on to its parts. Scales
+        are constants, since their choice does not change the sums.
         """
         scores, n = self.scores, self.num_words
         left, right = torch.zeros_like(self.left), torch.zeros_like(self.right)

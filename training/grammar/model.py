@@ -1,4 +1,4 @@
-"""A neural probabilistic context-free grammar: it computes the probabilities of rules from vectors of its symbols.
+"""Neural probabilistic context-free grammar, which computes rule probabilities from embeddings of its symbols.
 
 Kim, Dyer & Rush (ACL 2019), "Compound Probabilistic Context-Free Grammars for Grammar Induction", section 2.1, with
 independent children as in Liu et al. (Findings of EMNLP 2023), "Simple Hardware-Efficient PCFGs with Independent Left
@@ -22,11 +22,11 @@ class NeuralGrammarConfig(PreTrainedConfig):
     """Configuration of a `NeuralGrammar`.
 
     Args:
-        vocab_size: words, and special tokens of the tokenizer.
+        vocab_size: number of tokens of the tokenizer.
         num_nonterminals: symbols over two words or more.
-        num_preterminals: symbols over a word.
-        hidden_size: units of the vectors of symbols, and of the layers over them.
-        treebank_preprocessing: how gold trees are read for this model, if not as in the papers.
+        num_preterminals: symbols over one word.
+        hidden_size: size of the symbol embeddings and of the layers over them.
+        treebank_preprocessing: preprocessing of gold trees, if not that of the papers.
     """
 
     model_type = "neural_grammar"
@@ -64,13 +64,13 @@ class ResidualLayer(nn.Module):
 
 @dataclass
 class GrammarOutput(ModelOutput):
-    """Log probability of each sentence, `[B]`, or log of the sum over its trees, which span scores weight."""
+    """Log-probability of each sentence, `[B]`; with span scores, the log of the weighted sum over its trees."""
 
     log_likelihood: torch.Tensor | None = None
 
 
 class NeuralGrammar(PreTrainedModel):
-    """The grammar. A sentence has two words or more; the root is a nonterminal."""
+    """Grammar over sentences of two words or more; the root is a nonterminal."""
 
     config_class = NeuralGrammarConfig
     main_input_name = "input_ids"
@@ -100,11 +100,11 @@ class NeuralGrammar(PreTrainedModel):
                 nn.init.xavier_uniform_(vectors)
 
     def forward(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> GrammarOutput:
-        """The log likelihood of sentences.
+        """Computes the log-likelihood of sentences.
 
         Args:
-            input_ids: `[B, n]`, sentences of one length, a token a word.
-            span_scores: `[B, n + 1, n + 1]`, the gain of a tree's log weight by the span from `i` to `j`.
+            input_ids: `[B, n]`, sentences of one length, one token per word.
+            span_scores: `[B, n + 1, n + 1]`, added to the log weight of each tree with the span from `i` to `j`.
 
         Raises:
             ValueError: for sentences of fewer than two words.
@@ -113,11 +113,11 @@ class NeuralGrammar(PreTrainedModel):
 
     @torch.no_grad()
     def span_marginals(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> torch.Tensor:
-        """The probability that the tree of a sentence has the span from `i` to `j`, `[B, n + 1, n + 1]`."""
+        """Returns the probability that the tree of a sentence has the span from `i` to `j`, `[B, n + 1, n + 1]`."""
         return span_marginals(self.scores(input_ids, span_scores))
 
     def scores(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> GrammarScores:
-        """The probabilities of the rules, and of the words of sentences."""
+        """Returns the probabilities of the rules and of the words of sentences."""
         root = self.root_rule(self.root).softmax(-1)[0]
         words = self.word_rule(self.preterminals).log_softmax(-1)[:, input_ids].permute(1, 2, 0)
         left, right = self.left_rule(self.nonterminals).softmax(-1), self.right_rule(self.nonterminals).softmax(-1)

@@ -1,4 +1,4 @@
-"""The fields of a run that trains a grammar."""
+"""Recipe fields of grammars."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -10,33 +10,33 @@ from training.loop.recipe_parser import parse_groups
 
 @dataclass
 class GrammarDataArguments(TextArguments):
-    """The text, and the trees of other parsers for it."""
+    """Text, and the trees of other parsers for it."""
 
     streaming: ClassVar[bool] = False
     subwords: ClassVar[None] = None
 
-    min_length: int = fixed("Shorter sentences are left out of training.", 3, at_least=2)
-    max_length: int = fixed("Longer sentences are left out of training.", 40, at_least=2)
+    min_length: int = fixed("Shortest training sentences, in words.", 3, at_least=2)
+    max_length: int = fixed("Longest training sentences, in words.", 40, at_least=2)
     votes: list[str] = recorded(
-        "Files of trees of the training text, each a parser with one vote: FILE, or FILE=WEIGHT for so many. "
-        "training/average_trees.py writes such files.",
+        "Files with other parsers' trees of the training text (training/average_trees.py writes them). Each counts as "
+        "one vote, or as WEIGHT votes with FILE=WEIGHT.",
         [],
     )
     vote_strength: float = recorded(
-        "Each vote for a span multiplies the weight of a tree with it by the exponential of this. Trees with a span "
-        "that nobody voted for weigh next to nothing.",
+        "Each vote for a span multiplies the weight of trees with this span by exp(vote_strength). Trees with a span "
+        "without votes get almost no weight.",
         0.5,
         at_least=0,
     )
     vote_branching_bias: Literal["right", "none"] = recorded(
-        "The rule that makes trees of the voters' distances.", "right"
+        "Rule that builds trees from the voters' distances.", "right"
     )
-    parse_text: bool = recorded("At the end write the grammar's trees of the training text (text.ranks.xz).", True)
+    parse_text: bool = recorded("Write the grammar's trees of the training text at the end (text.ranks.xz).", True)
 
 
 @dataclass
 class GrammarOptimizationArguments(UpdateArguments):
-    """Adam at a constant rate."""
+    """Adam with a constant learning rate."""
 
     optimizer: ClassVar[str] = "adam"
     average_from_start: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class GrammarOptimizationArguments(UpdateArguments):
     adam_beta1: float = with_default(UpdateArguments, "adam_beta1", 0.75)
     weight_decay: float = with_default(UpdateArguments, "weight_decay", 0.0)
     max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 3.0)
-    batch_size: int = fixed("Words of a batch in each process, in sentences of one length.", 1500, at_least=1)
+    batch_size: int = fixed("Words per batch in each process, in sentences of one length.", 1500, at_least=1)
     num_epochs: int = with_default(UpdateArguments, "num_epochs", 3)
 
 
@@ -57,7 +57,7 @@ class GrammarOptimizationArguments(UpdateArguments):
 class GrammarRunArguments(RunArguments):
     """Fields of every run, and the batch size of validation in words."""
 
-    eval_batch_size: int = recorded("Words of a batch in validation and parsing.", 6000, at_least=1)
+    eval_batch_size: int = recorded("Words per batch in validation and parsing.", 6000, at_least=1)
 
 
 @dataclass
@@ -65,7 +65,7 @@ class GrammarRecipe(Recipe):
     """All arguments of a run, by group.
 
     Raises:
-        ValueError: if a value is out of its range, or fields contradict each other.
+        ValueError: if a value is out of range, or fields contradict each other.
     """
 
     data: GrammarDataArguments
@@ -82,6 +82,6 @@ class GrammarRecipe(Recipe):
 
 
 def parse_grammar_recipe(arguments: list[str]) -> GrammarRecipe:
-    """Reads a recipe as `parse_groups` does, with the same errors and those of `GrammarRecipe`."""
+    """Reads a recipe. See `parse_groups` and `GrammarRecipe` for the errors."""
     groups = (GrammarDataArguments, ModelFields, GrammarOptimizationArguments, GrammarRunArguments)
     return GrammarRecipe(*parse_groups(arguments, groups, "train_grammar.py", "Trains a neural grammar."))

@@ -1,4 +1,4 @@
-"""Sentences as token ids, and batches of sentences of one length, as large as their words allow."""
+"""Sentences as token ids, and batches of sentences of one length with a limited number of words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.loop.task import ProcessShard
 
 
 class GrammarBatch(NamedTuple):
-    """Sentences of one length, `[B, n]`, and the scores of spans by their votes, `[B, n + 1, n + 1]`."""
+    """Sentences of one length, `[B, n]`, and the span scores of their votes, `[B, n + 1, n + 1]`."""
 
     input_ids: torch.Tensor
     span_scores: torch.Tensor | None
@@ -25,30 +25,30 @@ class GrammarBatch(NamedTuple):
 
 
 class EncodedSentences(NamedTuple):
-    """The words of sentences, and the id of each."""
+    """Words of sentences, and the token id of each word."""
 
     words: list[tuple[str, ...]]
     ids: list[list[int]]
 
     @classmethod
     def from_lines(cls, lines: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
-        """The sentences of a text, a line each; blank ones are left out.
+        """Encodes one sentence per line, without blank lines.
 
-        A word in which a special token is written (`<unk>-based`) has the id of its first token.
+        A word that contains a special token (`<unk>-based`) gets the id of its first token.
         """
         encoded = [encode_sentence(tokenizer, line)[:3] for line in lines if line.strip()]
-        words = [tuple(own) for own, _, _ in encoded]
-        return cls(words, [first_of_each_unit(ids, word_of_token) for _, ids, word_of_token in encoded])
+        sentences = [tuple(words) for words, _, _ in encoded]
+        return cls(sentences, [first_of_each_unit(ids, word_of_token) for _, ids, word_of_token in encoded])
 
     @classmethod
     def from_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
-        """Sentences that are split into words."""
+        """Encodes sentences that are already split into words."""
         words = [tuple(sentence) for sentence in sentences]
         return cls(words, [encode_words(tokenizer, sentence)[0] for sentence in words])
 
 
 def groups_of_one_length(indices: Iterable[int], ids: Sequence[Sequence[int]], num_words: int) -> list[list[int]]:
-    """Groups of sentences of one length with at most so many words in all; a longer sentence is a group by itself."""
+    """Groups sentences of one length, with at most `num_words` words per group (or a single longer sentence)."""
     by_length: dict[int, list[int]] = {}
     for index in indices:
         by_length.setdefault(len(ids[index]), []).append(index)
@@ -60,14 +60,13 @@ def groups_of_one_length(indices: Iterable[int], ids: Sequence[Sequence[int]], n
 
 
 class GrammarBatches:
-    """The training batches of one process, in another order in every epoch.
+    """Training batches of one process, shuffled in every epoch.
 
     Args:
-        ids: the token ids of each sentence of the text.
-        indices: of the sentences to train on.
-        shard: the words of a batch that are this process's. Sentences that do not give every process one are left out,
-            others in every epoch.
-        seed: with the number of the epoch it decides the order.
+        ids: token ids of each sentence of the text.
+        indices: indices of the training sentences.
+        shard: this process's part of a batch. Batches with fewer sentences than processes are dropped.
+        seed: determines the order together with the epoch.
 
     Raises:
         ValueError: if there is no sentence to train on.
@@ -93,12 +92,12 @@ class GrammarBatches:
     def batches(self, epoch: int, start: int = 0) -> Iterator[GrammarBatch]:
         shard = self.shard
         for group in self._groups(epoch)[start:]:
-            own = group[shard.process_index :: shard.num_processes]
+            indices = group[shard.process_index :: shard.num_processes]
             length = len(self.ids[group[0]])
-            yield self.batch(own, length * len(group) / shard.num_processes)
+            yield self.batch(indices, length * len(group) / shard.num_processes)
 
     def batch(self, indices: Sequence[int], num_items: float) -> GrammarBatch:
-        """Sentences of one length."""
+        """Returns a batch of sentences of one length."""
         input_ids = torch.tensor([self.ids[index] for index in indices])
         scores = None
         if self.votes is not None:

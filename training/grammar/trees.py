@@ -1,4 +1,4 @@
-"""The trees that a grammar gives sentences, and files of them."""
+"""Trees of a grammar, and their form in files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from onlstm_hf.utils.iteration import progress_bar
 from training.grammar.model import NeuralGrammar
 from training.grammar.sentences import EncodedSentences, groups_of_one_length
 
-# The rule by which distances stand for the trees in files: it makes every binary tree.
+# Rule of the distances that represent trees in files. It can yield every binary tree.
 STORED_RULE = "none"
 
 
 def parse_sentences(
     model: NeuralGrammar, sentences: EncodedSentences, batch_size: int, progress: bool | None = False
 ) -> list[InducedTree]:
-    """The binary tree of each sentence whose spans have the highest sum of probabilities under the grammar.
+    """Returns the binary tree of each sentence whose spans have the largest sum of probabilities.
 
-    It has the highest expected number of right spans (Goodman 1996). `batch_size` counts words.
+    It maximises the expected number of correct spans (Goodman 1996). `batch_size` counts words.
     """
     trees = [InducedTree.from_spans(words, ()) for words in sentences.words]
     longer = [index for index, ids in enumerate(sentences.ids) if len(ids) > 2]
@@ -38,6 +38,6 @@ def parse_sentences(
 
 
 def stored_trees(trees: list[InducedTree], **description: Any) -> SentenceDistances:
-    """Binary trees as files of trees and of ranks have them, with what is to be known of the model."""
+    """Returns binary trees with a description of the model, for tree files and rank files."""
     distances = [distances_of_tree(tree, STORED_RULE) for tree in trees]
     return SentenceDistances([tree.words for tree in trees], {None: distances}, None, description, STORED_RULE)
