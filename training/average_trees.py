@@ -1,17 +1,16 @@
-"""Averages the trees that several models find in a text, for another model to learn: no gold tree is needed.
+"""Averages the trees of several models for a text, as training targets of another model. No gold tree is needed.
 
     python training/average_trees.py SEED1 SEED2 SEED3 --files train.txt --output-dir runs/averaged
     python training/average_trees.py SEED1 SEED2 runs/grammar/text.ranks.xz=2 --files train.txt --output-dir runs/all
     python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks --punctuation cue
 
-Each sentence gets the binary tree that agrees best with those of all models, found exactly: of the trees that the rule
-of splitting by distances can make, because distances will have to make it. The folder gets
-    averaged.jsonl.xz   the averaged trees, which `train_lm.py --target_trees` draws a model to
-    HASH.ranks.xz       the trees of each model (by the hash of its weights) as ranks of its distances, without the
-                        words: the same command continues from them after an interruption, and another one with further
-                        models. Such a file may also be named in the place of a model. With `--punctuation cue`, where
-                        marks raise the distance of the next word, it is HASH.cue.ranks.xz
-Each model counts 1, or WEIGHT where its name is given as MODEL=WEIGHT.
+Each sentence gets the binary tree with the best agreement with all models, found by exact search. Only trees that
+distances can yield by the chosen rule are candidates. The output folder gets
+    averaged.jsonl.xz   the averaged trees, for `train_lm.py --target_trees`
+    HASH.ranks.xz       the trees of each model as ranks of its distances, without the words. HASH is the model's hash.
+                        Later commands reuse the file. It can also be given in place of a model.
+                        `--punctuation cue`, where marks raise the distance of the next word, writes HASH.cue.ranks.xz
+Each model has weight 1, or WEIGHT if given as MODEL=WEIGHT.
 """
 
 import argparse
@@ -47,17 +46,14 @@ from training.language_models.text_batches import TextLines
 from training.language_models.validation import distances_of_layers
 
 AVERAGED = "averaged.jsonl.xz"
-# Agreement is measured on so many sentences, spread evenly over the text.
+# Number of evenly spaced sentences on which the agreement is measured.
 AGREEMENT_SENTENCES = 2000
 GRAMMAR_BATCH_SIZE = 6000  # words
 
 
 @dataclass(frozen=True)
 class Member:
-    """The layer that makes a model's trees, which are averaged with those of the others.
-
-    It is `None` for a model with the same distances for all layers.
-    """
+    """Trees of one model that are averaged. `layer` is `None` if all layers share their distances."""
 
     model: str
     model_type: str
@@ -67,7 +63,7 @@ class Member:
 
 
 def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Parses the text with every model, averages the trees, and writes the file."""
+    """Parses the text with every model, averages the trees, and writes them."""
     options.output_dir.mkdir(parents=True, exist_ok=True)
     if options.only_ranks:
         for name, _ in split_weights(options.models):
@@ -80,16 +76,16 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     matrix = tree_agreement([[member.trees[index] for index in chosen] for member in members])
     weights = [member.weight for member in members]
     generator = np.random.default_rng(options.seed)
-    of_sentences = progress_bar(
+    trees_by_sentence = progress_bar(
         zip(*(member.trees for member in members), strict=True),
         total=len(sentences),
         description="averaging",
         unit="sentence",
     )
     averages = (
-        average_trees(trees, weights, options.branching_bias, options.ties, generator) for trees in of_sentences
+        average_trees(trees, weights, options.branching_bias, options.ties, generator) for trees in trees_by_sentence
     )
-    known = {
+    description = {
         "averaged": [
             {"model": member.model, "model_type": member.model_type, "layer": member.layer, "weight": member.weight}
             for member in members
@@ -101,7 +97,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     }
     path = options.output_dir / AVERAGED
     distances = [list(tree.distances) for tree in averages]
-    write_tree_file(path, SentenceDistances(sentences, {None: distances}, None, known, options.branching_bias))
+    write_tree_file(path, SentenceDistances(sentences, {None: distances}, None, description, options.branching_bias))
     for member, agreement in zip(members, mean_agreement(matrix), strict=True):
         layer = "" if member.layer is None else f", layer {member.layer + 1}"
         print(f"{100 * agreement:5.1f} mean agreement (F1) with the others: {member.model}{layer}")
@@ -109,14 +105,14 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def read_members(options: argparse.Namespace) -> list[Member]:
-    """Each model with its trees."""
+    """Returns each model with its trees."""
     weighted = split_weights(options.models)
-    models, files = ([name for name, _ in weighted if name.endswith(".xz") == kept] for kept in (False, True))
+    models, files = ([name for name, _ in weighted if name.endswith(".xz") == is_file] for is_file in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:
         by_name[name], _ = parsed_text(name, options)
         if by_name[name].sentences != by_name[models[0]].sentences:
-            raise ValueError(f"{name} splits the text into other words than {models[0]}")
+            raise ValueError(f"{name} splits the text into other words than {models[0]} does")
     sentences = by_name[models[0]].sentences if models else words_of_lines(options)
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
     members = []
@@ -126,17 +122,17 @@ def read_members(options: argparse.Namespace) -> list[Member]:
         model_type = stored.model.get("model_type", "unknown")
         members.append(Member(portable(name), model_type, stored.parse_layer, trees, weight))
     if len(members) < 2:
-        raise ValueError("one model is no ensemble: give several models")
+        raise ValueError("an average needs several models, but only one was given")
     return members
 
 
 def lines_with_words(options: argparse.Namespace) -> list[str]:
-    """The lines of the text that are not blank."""
+    """Returns the non-blank lines of the text."""
     return [line for line in TextLines(options.files) if line.strip()]
 
 
 def words_of_lines(options: argparse.Namespace) -> list[tuple[str, ...]]:
-    """The words that the tokenizer finds in each line, or those between spaces."""
+    """Returns the words of each line, split by the tokenizer or, without one, at whitespace."""
     lines = lines_with_words(options)
     if options.tokenizer is None:
         return [tuple(line.split()) for line in lines]
@@ -145,7 +141,7 @@ def words_of_lines(options: argparse.Namespace) -> list[tuple[str, ...]]:
 
 
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
-    """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there."""
+    """Returns the trees of a checkpoint and their file in the output folder, which serves as a cache."""
     is_grammar = _is_grammar(name)
     if is_grammar:
         model, tokenizer = load_checkpoint(name, auto_class=NeuralGrammar)
@@ -158,9 +154,9 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
     path = options.output_dir / f"{checkpoint_hash(model, tokenizer)[:16]}{cue}{SUFFIX}"
     if path.exists():
         sentences = [encode_sentence(tokenizer, line)[0] for line in lines]
-        with suppress(ValueError):  # of another text, or an earlier version: it is written anew
+        with suppress(ValueError):  # a file of another text or an earlier version is overwritten
             return read_rank_file(path, sentences), path
-    print(f"{name} reads {len(lines)} sentences")
+    print(f"{name} parses {len(lines)} sentences")
     if is_grammar:
         text = EncodedSentences.from_lines(lines, tokenizer)
         trees = parse_sentences(model, text, GRAMMAR_BATCH_SIZE, progress=None)
@@ -174,14 +170,14 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
 
 
 def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> SentenceDistances:
-    """The distances raised where a mark stands before a word, as `parse(..., punctuation="cue")` does."""
+    """Raises the distances of words after punctuation marks, as `parse(..., punctuation="cue")` does."""
     marked = [words_after_marks(line, word_offsets(tokenizer, line)) for line in lines]
     by_layer = {layer: list(map(raise_at_marks, rows, marked)) for layer, rows in stored.by_layer.items()}
     return replace(stored, by_layer=by_layer)
 
 
 def _is_grammar(name: str) -> bool:
-    """Returns whether a name is a checkpoint folder of `train_grammar.py`."""
+    """Returns whether the name is a checkpoint folder of `train_grammar.py`."""
     config = Path(name) / "config.json"
     model_type = NeuralGrammar.config_class.model_type
     return config.is_file() and json.loads(config.read_text("utf-8")).get("model_type") == model_type
@@ -201,36 +197,36 @@ def build_parser() -> argparse.ArgumentParser:
         "models",
         nargs="+",
         metavar="MODEL[=WEIGHT]",
-        help="checkpoint folder (a grammar's, too), name on the Hub, or file of trees; several",
+        help="checkpoint folder (also of a grammar), name on the Hub, or file of trees; give several",
     )
-    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the text, one sentence a line")
+    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="text with one sentence per line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
     parser.add_argument(
         "--tokenizer",
         metavar="MODEL",
-        help="where only files of trees are averaged: the checkpoint that finds their words (default: between spaces)",
+        help="checkpoint that splits lines into words, if only files of trees are averaged (default: split at spaces)",
     )
     parser.add_argument(
         "--punctuation",
         choices=["drop", "cue"],
         default="drop",
-        help="whether marks in the text raise the distance of the next word; not in files of trees (%(default)s)",
+        help="cue: marks in the text raise the distance of the next word; ignored for files of trees (%(default)s)",
     )
     parser.add_argument(
         "--branching-bias",
         choices=["right", "none"],
         default="right",
-        help="the rule by which distances become trees, for the models and for the one that learns (%(default)s)",
+        help="rule that builds trees from distances, for the averaged models and the trained one (%(default)s)",
     )
     parser.add_argument(
         "--ties",
         choices=TIES,
         default="random",
-        help="choice among equally good trees: any of them with the same probability, or the one that branches "
-        "most to the right or to the left (%(default)s)",
+        help="tie-breaking among equally good trees: a uniformly random one, or the most right- or left-branching one "
+        "(%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
-    parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
+    parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model without averaging")
     add_code_option(parser)
     add_implementation_option(parser)
     return parser

@@ -1,7 +1,7 @@
-"""Writes the model that is inside the installed package: `python training/pack.py [SOURCE TARGET]`.
+"""Writes the model inside the package: `python training/pack.py [SOURCE TARGET]`.
 
-A wheel must stay small, so matrices are rounded to eight bits (float8, e4m3), and what has one dimension stays as it
-is. `from_pretrained` makes float32 of all of it. docs/installation.md has what the rounding costs.
+To keep the wheel small, matrices are rounded to eight bits (float8, e4m3). Vectors stay unchanged. `from_pretrained`
+converts all weights to float32. docs/installation.md states the cost of the rounding.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def pack(source: Path, target: Path) -> None:
-    """Writes a new checkpoint folder with the weights of another one in eight bits."""
+    """Writes a new checkpoint folder with the matrices of another one in eight bits."""
     weights = load_file(source / "model.safetensors")
     rounded = {
         name: weight.float().to(torch.float8_e4m3fn) if weight.dim() > 1 else weight

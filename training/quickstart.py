@@ -1,8 +1,8 @@
-"""From nothing to trees in a few minutes: `python training/quickstart.py [--output_dir FOLDER] [--name value ...]`.
+"""Trains a parser in a few minutes: `python training/quickstart.py [--output_dir FOLDER] [--name value ...]`.
 
-Writes the toy English corpus that the package generates, trains a small ON-LSTM on its raw text
-(recipes/quickstart.yaml), evaluates it on sentences that it has not seen, and shows the trees that it induced beside
-the gold ones. Further arguments override fields of the recipe, also to train another type of model.
+Generates a toy English corpus, trains a small ON-LSTM on its raw text (recipes/quickstart.yaml), evaluates it on
+held-out sentences, and prints induced trees next to gold trees. Other arguments override fields of the recipe,
+including the model type.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SHOWN_LENGTHS = range(7, 11)
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Runs everything and returns what it wrote to `results.json`."""
+    """Runs the script and returns the content of `results.json`."""
     started = time.monotonic()
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
@@ -41,10 +41,10 @@ def main(arguments: list[str] | None = None) -> dict:
     )
     parser.add_argument(
         "--output_dir",
-        "--output-dir",  # an option of train_lm.py has both spellings, too
+        "--output-dir",  # options of train_lm.py also have both spellings
         type=Path,
         default=Path("runs/quickstart"),
-        help="folder to write to",
+        help="output folder (%(default)s)",
     )
     options, overrides = parser.parse_known_args(arguments)
 
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
-    """The gold tree, the induced one and the right-branching baseline as text."""
+    """Returns the gold tree, the induced one and the right-branching baseline as text."""
     trees = {
         "gold": InducedTree.from_nested(gold.to_nested()),
         "induced": induced,
@@ -105,7 +105,7 @@ def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
 
 
 def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
-    """Writes the tree and the distances of every layer as SVG and, if the extra is installed, PNG."""
+    """Draws the tree and the distances of every layer as SVG and, if the extra is installed, PNG."""
     svg = model.draw_distances(list(tree.words), tokenizer)
     save_figure(svg, path)
     with contextlib.suppress(ImportError):

@@ -1,4 +1,4 @@
-"""Records how the trees of a few sentences come about while a model is trained, for the web page's "Growing up".
+"""Records how the trees of a few sentences develop during training, for "Growing up" on the web page.
 
     python training/record_growth.py onlstm_hf/page/static/growing/toy-english.json
     python training/record_growth.py onlstm_hf/page/static/growing/penn-treebank.json --every 200 \\
@@ -6,9 +6,9 @@
         --train_files ptb/train.txt --validation_files ptb/valid.txt --gold_trees training/growing_sentences.mrg \\
         --model.num_hidden_layers 3 --num_epochs 2
 
-Trains by `recipes/quickstart.yaml`: on the toy English that the package generates, in some minutes of one core, or on
-the text that is given. At each validation it stores the distances that the model gives to held-out sentences, and the
-F1 of all of them. Further arguments override fields of the recipe.
+Trains with `recipes/quickstart.yaml`, by default on generated toy English, which takes a few minutes on one core. At
+each validation it stores the model's distances for held-out sentences, and the F1 over all of them. Other arguments
+override fields of the recipe.
 """
 
 import argparse
@@ -36,18 +36,18 @@ TOY_ENGLISH = "A small ON-LSTM learns to predict the next word of 150-word toy E
 
 
 class RecordedLanguageModeling(LanguageModeling):
-    """The task of language modelling, which stores trees at each validation.
+    """Language modelling that records distances at each validation.
 
     Attributes:
-        snapshots: for each validation its `validation_perplexity`, the `parsing_f1` of all sentences, and the
-            `distances` of those that are recorded.
-        recorded: one held-out gold tree of each of `LENGTHS`, or all if there are no more.
+        snapshots: for each validation, its `validation_perplexity`, the `parsing_f1` of all sentences, and the
+            `distances` of the recorded ones.
+        recorded: one held-out gold tree for each of `LENGTHS`; all trees if there are at most that many.
     """
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         batches = super().load_data(model, shard)
         if not self.treebank:
-            raise ValueError("the trees of held-out sentences are recorded: give --gold_trees beside --train_files")
+            raise ValueError("trees of held-out sentences are recorded: with --train_files, also give --gold_trees")
         by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
         self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
         if len(self.treebank) <= len(LENGTHS):
@@ -74,27 +74,27 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments of the script, beside those of the recipe."""
+    """Returns the parser of the script's own arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("output", type=Path, help="JSON file to write")
     parser.add_argument(
-        "--every", type=positive_integer, default=40, metavar="N", help="updates a snapshot (%(default)s)"
+        "--every", type=positive_integer, default=40, metavar="N", help="updates between two snapshots (%(default)s)"
     )
-    parser.add_argument("--train_files", nargs="+", metavar="FILE", help="text, instead of the toy English")
+    parser.add_argument("--train_files", nargs="+", metavar="FILE", help="text to use instead of toy English")
     parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
     parser.add_argument("--about", default=TOY_ENGLISH, help="description of the run on the page (%(default)s)")
     return parser
 
 
 def record(options: argparse.Namespace, overrides: list[str]) -> None:
-    """Trains and writes the snapshots."""
+    """Trains, and writes the snapshots."""
     with tempfile.TemporaryDirectory() as folder:
         data, recipe = ["--output_dir", str(Path(folder, "model"))], yaml.safe_load(RECIPE.read_text("utf-8"))
         if options.train_files:
             data += ["--train_files", *options.train_files]
-            del recipe["gold_tree_column"]  # of the toy corpus
+            del recipe["gold_tree_column"]  # only the toy corpus has this column
         else:
             data += ["--dataset", str(write_toy_corpus(Path(folder, "corpus")))]
         path = Path(folder, "recipe.yaml")

@@ -1,7 +1,7 @@
-"""Turns the best checkpoint of a run into a folder that can be a Hub repository.
+"""Exports the best checkpoint of a run as a folder for a Hub repository.
 
-The folder gets weights in half precision or bfloat16, the tokenizer, `results.json` with what the released
-weights score, and a model card that states these numbers and the commands behind them.
+The folder gets weights in float16 or bfloat16, the tokenizer, `results.json` with the scores of these weights, and a
+model card that states the scores and the commands behind them.
 """
 
 import argparse
@@ -42,8 +42,8 @@ from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
 PATH_FIELDS = ("output_dir", *DATA_FILES)
-NAME_OR_PATH_FIELDS = ("dataset", "tokenizer", "model_code")  # of the Hub, or of a folder or file
-# Fields on where the text comes from and how it is scored, which the descriptions of the text speak of.
+NAME_OR_PATH_FIELDS = ("dataset", "tokenizer", "model_code")  # a Hub name, or the path of a folder or file
+# Fields of text sources, gold trees and scoring, which the training command leaves to the description of the text.
 TEXT_AND_SCORING_FIELDS = (
     *("dataset", "dataset_config", "text_column", "train_split", "validation_split", "test_split"),
     *("gold_tree_column", "dropped_tags", "init_from", "model_code", "eval_every_steps", "eval_batch_size"),
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> dict:
         export(options.run / "best", folder, options.dtype, options.max_shard_size)
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        describe_model(model.config)  # a missing description should not show after all that is measured
+        describe_model(model.config)  # fails early if the description is missing
         treebank = _read_treebank(options.treebank, model)
         unread = options.unread_results
         files = {"validation": options.validation_files}
@@ -93,45 +93,45 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def _read_results(run: Path) -> dict:
-    """The `results.json` of a run.
+    """Reads the `results.json` of a run.
 
     Raises:
-        FileNotFoundError: if there is none; it names the finished runs in the folder.
+        FileNotFoundError: if there is none. The message lists finished runs in the folder.
     """
     path = run / "results.json"
     if not path.is_file():
-        runs = ", ".join(sorted(str(found.parent) for found in run.glob("*/results.json")))
-        within = f"; it holds the runs {runs}" if runs else ""
-        raise FileNotFoundError(f"{run} is no finished run of train_lm.py: it has no results.json{within}")
+        runs = ", ".join(sorted(str(results.parent) for results in run.glob("*/results.json")))
+        hint = f"; it holds the runs {runs}" if runs else ""
+        raise FileNotFoundError(f"{run} is no finished run of train_lm.py: it has no results.json{hint}")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _training_command(options: argparse.Namespace, text: SimpleNamespace, training: dict) -> str:
-    """The command that trains the model, with the files of text by the names that their description gives them."""
-    given = portable(training["recipe"])
+    """Returns the command that trains the model, with the file names of the text's description."""
+    fields = portable(training["recipe"])
     command = (
         f"accelerate launch training/train_lm.py training/recipes/{options.recipe}.yaml --train_files {text.train} "
         f"--validation_files {text.validation}{_test_option(text)}{_overrides(options.recipe, training['recipe'])} "
         f"--output_dir runs/{options.run.name}"
     )
-    names = [name for name in ("init_from", "target_trees") if given.get(name)]
-    return command + "".join(f" --{name} {given[name]}" for name in names)
+    names = [name for name in ("init_from", "target_trees") if fields.get(name)]
+    return command + "".join(f" --{name} {fields[name]}" for name in names)
 
 
 def _release_command(options: argparse.Namespace, text: SimpleNamespace, gold_trees: SimpleNamespace | None) -> str:
-    """The command that writes the folder."""
+    """Returns the command that writes the folder."""
     command = (
         f"python training/release.py runs/{options.run.name} model_cards/{options.output.name} "
         f"--recipe {options.recipe} --text training/texts/{options.text.name} "
         f"--validation_files {text.validation}{_test_option(text)}"
     )
-    further = {
+    optional = {
         "treebank": gold_trees and gold_trees.file,
         "unread_results": options.unread_results and f"eval/results/{options.unread_results.name}",
         "dtype": options.dtype if options.dtype != DTYPES[0] else None,
         "max_shard_size": options.max_shard_size,
     }
-    return command + "".join(f" --{name} {value}" for name, value in further.items() if value)
+    return command + "".join(f" --{name} {value}" for name, value in optional.items() if value)
 
 
 def _test_option(text: SimpleNamespace) -> str:
@@ -139,22 +139,22 @@ def _test_option(text: SimpleNamespace) -> str:
 
 
 def export(checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None) -> None:
-    """Writes weights of another type and the tokenizer. The model still loads, and computes, in float32."""
+    """Writes weights of another dtype and the tokenizer. The model still loads and computes in float32."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(getattr(torch, dtype))
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")  # as text generation needs it
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")  # needed for text generation
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     shards = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
-    PreTrainedModel.save_pretrained(model, folder, **shards)  # the code is what `onlstm-hf export` and `push` add
+    PreTrainedModel.save_pretrained(model, folder, **shards)  # without code, which `onlstm-hf export` and `push` add
     tokenizer.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_json(folder / "config.json", config | {"dtype": "float32"})
 
 
 def _read_data(options: argparse.Namespace) -> dict:
-    """Returns the description of the text and, where trees are scored, of the gold trees.
+    """Reads the description of the text and, if trees are scored, of the gold trees.
 
     Raises:
-        ValueError: if something is missing.
+        ValueError: if a part is missing, or `--test_files` does not match the description.
     """
     data = yaml.safe_load(options.text.read_text(encoding="utf-8"))
     if bool(options.test_files) != bool(data.get("text", {}).get("test")):
@@ -162,7 +162,7 @@ def _read_data(options: argparse.Namespace) -> dict:
     if options.treebank is None:
         data.pop("treebank", None)
     elif "treebank" not in data:
-        raise ValueError(f"{options.text} says nothing of the gold trees: describe them under `treebank`")
+        raise ValueError(f"{options.text} does not describe the gold trees: add a section `treebank`")
     return data
 
 
@@ -172,10 +172,10 @@ def _machine() -> str:
 
 
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
-    """Reads the gold trees with the preprocessing of the model, without sentences of punctuation alone.
+    """Reads the gold trees with the preprocessing of the model, without sentences that have no words.
 
     Raises:
-        ValueError: if there are some, and the model induces no trees.
+        ValueError: if the model induces no trees.
     """
     if path is None:
         return None
@@ -193,38 +193,40 @@ def _perplexity(
 
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
-    """Scores of every layer that gives distances and of the baselines, on all sentences and, if any, short ones."""
-    options = {main_row(model.config): {}}
+    """Scores the trees of every layer and of the baselines, on all sentences and on short ones if there are any."""
+    options_by_row = {main_row(model.config): {}}
     if model.parse_layer is not None:
-        options = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
-    options[f"{main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
+        options_by_row = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
+    options_by_row[f"{main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
     scores = {}
     parts = {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}
     for name, trees in ((name, trees) for name, trees in parts.items() if trees):
         words = [list(tree.words) for tree in trees]
-        parses = {row: model.parse(words, tokenizer, **chosen) for row, chosen in options.items()}
-        rows = {row: score_parses(found, trees) for row, found in parses.items()}
+        rows = {
+            row: score_parses(model.parse(words, tokenizer, **options), trees)
+            for row, options in options_by_row.items()
+        }
         scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
     return scores
 
 
 def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
-    """The F1 of other runs of a recipe, on sentences that these have not read.
+    """Reads the F1 of other runs of the recipe whose training text does not contain the sentences.
 
     Args:
-        path: what `eval/evaluate_parsing.py --sentences-read no --output` has written.
-        config: of the model that is released, whose layer is looked for.
+        path: output of `eval/evaluate_parsing.py --sentences-read no --output`.
+        config: configuration of the released model, which determines the layer.
 
     Returns:
-        for `all` sentences and, where the results have those of the card, for `short` ones: `num_checkpoints`, and of
-        the sentence F1 `mean`, `standard_deviation`, `min`, `max` and `interval`.
+        For `all` sentences and, if their limit is that of the card, `short` ones: `num_checkpoints`, and of the
+        sentence F1 `mean`, `standard_deviation`, `min`, `max` and `interval`.
 
     Raises:
-        ValueError: if the sentences may have been read, the rule is another one, or no trees are of such a model.
+        ValueError: if the sentences may be in the training text, the rule differs, or the layer has no trees.
     """
     results = json.loads(path.read_text(encoding="utf-8"))
     if results["sentences_read"] != "no":
-        raise ValueError(f"{path} does not say that the sentences were not read (--sentences-read no)")
+        raise ValueError(f"{path} does not state that the sentences were not read (--sentences-read no)")
     if results["protocol"]["branching_bias"] != "right":
         raise ValueError(f"{path} has trees by another rule than the papers' (--branching-bias right)")
     parts = {part: rows for part, rows in results["summary"].items() if part == "all" or results["max_words"] == SHORT}
@@ -241,14 +243,14 @@ def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
 
 
 def _overrides(name: str, run: dict) -> str:
-    """Returns the fields that the run overrode in its recipe and that affect its weights, as command options.
+    """Returns the recipe fields that the run overrode and that affect its weights, as command-line options.
 
     Raises:
         ValueError: if there is no such recipe.
     """
     path = RECIPES / f"{name}.yaml"
     if not path.is_file():
-        raise ValueError(f"--recipe names a file of {RECIPES} without .yaml, and there is no {path}")
+        raise ValueError(f"--recipe must name a file of {RECIPES} without .yaml, but there is no {path}")
     recipe = parse_recipe([str(path), "--train_files", "train.txt", "--validation_files", "valid.txt"])
     written = recipe.fields("fixed") | recipe.fields("recorded")
     differing = {
@@ -257,7 +259,7 @@ def _overrides(name: str, run: dict) -> str:
         if name in written
         and name not in (*TEXT_AND_SCORING_FIELDS, *PATH_FIELDS, "model")
         and value not in (written[name], None)
-        if "adam" in run["optimizer"] or not name.startswith("adam_")  # SGD has no use for them
+        if "adam" in run["optimizer"] or not name.startswith("adam_")  # SGD does not use these
     }
     differing |= {
         f"model.{name}": value for name, value in run["model"].items() if value != written["model"].get(name)
@@ -270,9 +272,9 @@ def _as_argument(value: object) -> str:
 
 
 def _without_paths(training: dict) -> dict:
-    """The training results without scores of other weights, and without the places where files lay.
+    """Returns the training results without scores (of other weights) and file paths.
 
-    `init_from` keeps its path: it says that the run began with another model.
+    `init_from` keeps its path, which shows that the run started from another model.
     """
     recipe = {
         name: portable(value)
@@ -280,42 +282,40 @@ def _without_paths(training: dict) -> dict:
         if name not in PATH_FIELDS and not (name in NAME_OR_PATH_FIELDS and value is not None and Path(value).exists())
     }
     names = ("epochs", "updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
-    known = {name: training[name] for name in names if name in training} | {"recipe": recipe}
+    kept = {name: training[name] for name in names if name in training} | {"recipe": recipe}
     changes = [change for change in training.get("changes", []) if change["field"] in recipe]
-    return known | ({"changes": changes} if changes else {})
+    return kept | ({"changes": changes} if changes else {})
 
 
 def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="output_dir of a finished run of train_lm.py")
     parser.add_argument("output", type=Path, help="folder to write, for instance model_cards/onlstm-ptb-small")
-    parser.add_argument("--recipe", required=True, help="name of the recipe that was run")
+    parser.add_argument("--recipe", required=True, help="name of the run's recipe")
     parser.add_argument(
         "--text",
         type=Path,
         required=True,
         metavar="YAML",
-        help="description of the training text and the gold trees for the card, for instance "
-        "training/texts/penn_treebank.yaml",
+        help="description of training text and gold trees for the card, such as training/texts/penn_treebank.yaml",
     )
     parser.add_argument("--validation_files", nargs="+", required=True)
     parser.add_argument("--test_files", nargs="+", help="test text, if the description of the text names one")
     parser.add_argument(
-        "--treebank",
-        help="Penn-style gold trees, a .mrg file or a folder of them, for the card to state parsing scores",
+        "--treebank", help="Penn-style gold trees (.mrg file or folder) for the parsing scores of the card"
     )
     parser.add_argument(
         "--unread_results",
         type=Path,
         metavar="FILE",
-        help="for a model that has read the sentences of the treebank: a results file of eval/evaluate_parsing.py for "
-        "runs of the recipe that have not, which the card states first",
+        help="if the training text contains the treebank's sentences: results of eval/evaluate_parsing.py for runs of "
+        "the recipe without these sentences, which the card states first",
     )
-    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="type of the weights (%(default)s)")
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="dtype of the weights (%(default)s)")
     parser.add_argument(
         "--max_shard_size", metavar="SIZE", help="split the weights into files of at most this size, such as 19MB"
     )
-    parser.add_argument("--note", help="a remark on the training for the card")
+    parser.add_argument("--note", help="remark on the training for the card")
     return parser.parse_args(arguments)
 
 

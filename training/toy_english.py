@@ -1,9 +1,9 @@
-"""Toy English: a corpus with known trees, drawn from a small probabilistic grammar.
+"""Toy English: a corpus with gold trees, sampled from a small probabilistic grammar.
 
-The sentences have what makes English trees hard to find and agreement hard to predict: relative clauses and
-prepositional phrases between a subject and its verb, coordination of noun phrases, verb phrases and clauses,
-prepositional phrases that modify a noun or a verb, embedded clauses. The vocabulary is some 150 words, so that a small
-language model learns it within minutes. Trees have the labels and part-of-speech tags of the Penn Treebank.
+The sentences have constructions that make English hard to parse and agreement hard to predict: relative clauses and
+prepositional phrases between subject and verb, coordinated noun phrases, verb phrases and clauses, prepositional
+phrases that modify a noun or a verb, and embedded clauses. The vocabulary has about 150 words. A small language model
+learns it within minutes. Trees have the labels and part-of-speech tags of the Penn Treebank.
 """
 
 import json
@@ -19,10 +19,11 @@ from typing import Any
 
 from onlstm_hf.utils.files import written_file
 
-# The expansions of each symbol with their relative weights. A symbol is LABEL-kind.number; a tree shows its label, and
-# nothing of a symbol in small letters. The number is `sg` or `pl`, for verbs also `base` (the infinitive). In a rule
-# `.n` and `.m` stand for either number and `.v` for any verb form, each the same throughout the rule: so verbs agree.
-# Kinds of nouns: `who` are people and animals, `what` are things, `where` are places. An example names a kind of verb.
+# Expansions of each symbol with relative weights. A symbol is LABEL-kind.number; trees show only the label. Lower-case
+# symbols are not shown. The number is `sg` or `pl`, for verbs also `base` (the infinitive). In a rule `.n` and `.m`
+# are variables for either number, `.v` for any verb form. A variable has one value per rule, so that verbs agree.
+# Kinds of nouns: `who` for people and animals, `what` for things, `where` for places. Kinds of verbs have the name of
+# an example.
 GRAMMAR = {
     "S": {"clause": 76, "SBAR-when clause": 12, "S-plain CC-but S-plain": 12},
     "S-plain": {"clause": 1},
@@ -51,7 +52,7 @@ GRAMMAR = {
     "NP-what-simple.n": {"DT.n N-what.n": 75, "DT.n JJ-what N-what.n": 25},
     "NP-where.n": {"DT.n N-where.n": 80, "DT.n JJ-where N-where.n": 20},
     "NP-pronoun.n": {"PRP.n": 1},
-    # Relative clauses; a verb in one agrees with the noun outside where that is its subject
+    # Relative clauses; in a subject relative clause the verb agrees with the noun outside
     "SBAR-who.n": {"WHNP-who S-subject-gap.n": 60, "WHNP-who S-see-gap": 40},
     "SBAR-what": {"WHNP-what S-carry-gap": 1},
     "S-subject-gap.n": {"VP-short.n": 1},
@@ -96,8 +97,8 @@ GRAMMAR = {
     "PP-to": {"TO NP-who-simple.n": 1},
 }
 
-# The words of each pre-terminal symbol, equally likely; a word that is listed twice is twice as likely. Nouns and
-# verbs are given as singular/plural; a verb's plural is also its infinitive.
+# Words of each preterminal symbol, with equal probability for each entry (a word may be listed twice). Nouns and verbs
+# are given as singular/plural; the plural of a verb is also its infinitive.
 LEXICON = {
     "N-who": "boy/boys girl/girls child/children woman/women king/kings farmer/farmers doctor/doctors "
     "teacher/teachers student/students dog/dogs cat/cats",
@@ -139,22 +140,21 @@ MAX_HEIGHT = 12
 
 
 def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20) -> list[str]:
-    """Draws distinct sentences of Toy English.
+    """Samples distinct sentences of Toy English with at most `max_words` words.
 
-    The same arguments give the same sentences on every platform, and a larger `num_sentences` gives the same ones and
-    more after them. Sentences of more than `max_words` are left out.
+    The same arguments yield the same sentences on every platform. A larger `num_sentences` appends sentences.
 
     Returns:
         Trees in Penn Treebank brackets, such as `(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))`.
 
     Raises:
-        ValueError: if the grammar has fewer different sentences of that length.
+        ValueError: if the grammar has fewer different sentences of this length.
     """
     trees = list(islice(_distinct_trees(seed, max_words), num_sentences))
     if len(trees) < num_sentences:
         raise ValueError(
-            f"found only {len(trees)} different sentences of {MIN_WORDS} to {max_words} words, {num_sentences} were "
-            "asked for; raise max_words or ask for fewer"
+            f"found only {len(trees)} different sentences of {MIN_WORDS} to {max_words} words instead of "
+            f"{num_sentences}; raise max_words or ask for fewer"
         )
     return trees
 
@@ -170,9 +170,8 @@ def write_toy_corpus(
     """Writes a corpus of Toy English as a dataset folder.
 
     `datasets.load_dataset(folder)` loads its splits `train`, `validation` and `test`, with the columns `text` (the
-    words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct, so that those of the
-    validation and test splits do not occur in training; these two splits do not depend on `num_train`. Files of the
-    same names are replaced.
+    words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct. The validation and test
+    splits do not depend on `num_train`. Existing files are replaced.
 
     Returns:
         The folder.
@@ -181,7 +180,9 @@ def write_toy_corpus(
         ValueError: if a split would be empty, or the grammar has fewer different sentences.
     """
     if min(num_train, num_validation, num_test) < 1:
-        raise ValueError(f"each split needs a sentence; got sizes {num_train}, {num_validation} and {num_test}")
+        raise ValueError(
+            f"each split needs a sentence, but the sizes are {num_train}, {num_validation} and {num_test}"
+        )
     trees = iter(generate_toy_treebank(num_test + num_validation + num_train, seed, max_words))
     test, validation, train = (list(islice(trees, size)) for size in (num_test, num_validation, num_train))
     folder = Path(folder)
@@ -194,10 +195,12 @@ def write_toy_corpus(
 
 
 class _Grammar:
-    """`GRAMMAR` and `LEXICON` with the variables written out.
+    """`GRAMMAR` and `LEXICON` with instantiated variables.
 
-    `words` has those of each pre-terminal symbol, `rules` the weighted expansions of every other symbol, and `heights`
-    the height of the smallest tree of each.
+    Attributes:
+        words: words of each preterminal symbol.
+        rules: weighted expansions of every other symbol.
+        heights: height of the smallest tree of each symbol.
     """
 
     def __init__(self):
@@ -227,7 +230,7 @@ class _Grammar:
         return 1 + max(self.heights[symbol] for symbol in symbols)
 
     def draw(self, rng: random.Random, symbol: str = "S", max_height: int = MAX_HEIGHT) -> str:
-        """Draws a tree in brackets. A rule is only taken where it can end within `max_height`."""
+        """Samples a tree in brackets. Only rules that can end within `max_height` are used."""
         label = re.split(r"[-.]", symbol)[0]
         if symbol in self.words:
             tag = TAGS.get(re.sub(r"-\w+", "", symbol), label)
@@ -238,7 +241,7 @@ class _Grammar:
 
 
 def _instances(rule: str) -> list[str]:
-    """Writes out the variables of a rule: one rule for each choice of their values."""
+    """Returns the rule for each combination of values of its variables."""
     variable = next((variable for variable in VALUES if variable in rule), None)
     if variable is None:
         return [rule]
@@ -246,7 +249,7 @@ def _instances(rule: str) -> list[str]:
 
 
 def _choose(rng: random.Random, weighted_items: Sequence[tuple[float, Any]]) -> Any:
-    """Chooses with `random()` alone, the one method whose numbers are the same in every version of Python."""
+    """Samples with `random()`, the only method with the same numbers in every Python version."""
     threshold = rng.random() * sum(weight for weight, _ in weighted_items)
     for weight, item in weighted_items:
         threshold -= weight
@@ -256,7 +259,7 @@ def _choose(rng: random.Random, weighted_items: Sequence[tuple[float, Any]]) -> 
 
 
 def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
-    """Draws trees whose sentences differ; ends when many draws in a row gave no new one."""
+    """Yields trees with distinct sentences until many samples in a row bring no new one."""
     grammar, rng = _Grammar(), random.Random(seed)
     seen = set()
     num_failures = 0
@@ -272,5 +275,5 @@ def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
 
 
 def tree_words(tree: str) -> list[str]:
-    """The words of a tree that `generate_toy_treebank` returned."""
+    """Returns the words of a tree of `generate_toy_treebank`."""
     return re.findall(r"([^() ]+)\)", tree)

@@ -4,15 +4,15 @@
     accelerate launch training/train_grammar.py training/recipes/grammar_ptb_focused.yaml --train_files train.txt \\
         --votes seed_1111.ranks.xz seed_2222.ranks.xz prpn.ranks.xz=3
 
-With the trees of other parsers as votes it learns from the trees of a sentence that have votes, and without them from
-all trees. No gold tree is used.
+With the trees of other parsers as votes, the grammar is trained on the trees of a sentence that have votes, otherwise
+on all trees. Gold trees are not used for training.
 
-A run leaves in its `output_dir`:
-    best/           the checkpoint with the lowest loss on sentences that were held out of training, one in fifty
+A run writes to its `output_dir`:
+    best/           the checkpoint with the lowest loss on held-out training sentences (one in fifty)
     last/           the newest checkpoint, with the training state to resume from
     log.jsonl       one line for every log entry and validation
-    text.ranks.xz   its trees of the training text, a voter for training/average_trees.py or another grammar
-    trees.jsonl.xz  where gold trees are given: the trees of their sentences
+    text.ranks.xz   the trees of the training text, as votes for training/average_trees.py or another grammar
+    trees.jsonl.xz  the trees of the sentences with gold trees, if these are given
     results.json    loss and perplexity of the held-out sentences (and parsing F1) of best/, with the recipe
 """
 
@@ -50,13 +50,13 @@ from training.loop.progress import Progress
 from training.loop.run import run_script, train
 from training.loop.task import BatchSource, ProcessShard, Task
 
-# One sentence in so many is held out of training.
+# Every 50th sentence is held out of training.
 HELD_OUT_EVERY = 50
 TEXT_TREES = "text.ranks.xz"
 
 
 class GrammarInduction(Task):
-    """Learns a grammar from the words of sentences, with or without the trees of other parsers."""
+    """Trains a grammar on the words of sentences, with or without the trees of other parsers."""
 
     name, unit = "grammar", "words"
     recipe: GrammarRecipe
@@ -71,7 +71,7 @@ class GrammarInduction(Task):
             data = replace(data, tokenizer=str(checkpoint))
         self.tokenizer = build_tokenizer(data, None)
         if not is_word_level(self.tokenizer):
-            raise ValueError(f"a grammar needs a token a word, and the tokenizer {data.tokenizer} has parts of words")
+            raise ValueError(f"a grammar needs one token per word, but {data.tokenizer} is a subword tokenizer")
         fields = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
         config = changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model)
         preprocessing = treebank_preprocessing(data, config)
@@ -94,11 +94,11 @@ class GrammarInduction(Task):
             parts = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
             self.fingerprints["gold trees"] = fingerprint(parts)
         lengths = range(data.min_length, data.max_length + 1)
-        chosen = [index for index, ids in enumerate(self.text.ids) if len(ids) in lengths]
-        self.held_out, trained = chosen[::HELD_OUT_EVERY], [*chosen]
-        del trained[::HELD_OUT_EVERY]
+        training = [index for index, ids in enumerate(self.text.ids) if len(ids) in lengths]
+        self.held_out = training[::HELD_OUT_EVERY]
+        del training[::HELD_OUT_EVERY]
         seed = self.recipe.optimization.seed
-        self.batches = GrammarBatches(self.text.ids, trained, self.votes, data.vote_strength, shard, seed)
+        self.batches = GrammarBatches(self.text.ids, training, self.votes, data.vote_strength, shard, seed)
         return self.batches
 
     def num_classes(self, model: PreTrainedModel) -> int:
@@ -112,18 +112,19 @@ class GrammarInduction(Task):
         return loss, {"loss": loss}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
-        """The loss of the held-out sentences, a word; their perplexity under the grammar alone; F1 of gold trees."""
-        losses, alone, num_words = 0.0, 0.0, 0
+        """Returns loss per word and perplexity (without votes) of the held-out sentences, and F1 of gold trees."""
+        total_loss, total_loss_without_votes, num_words = 0.0, 0.0, 0
         with evaluation_mode(model):
             for group in groups_of_one_length(self.held_out, self.text.ids, self.recipe.run.eval_batch_size):
                 batch = self.batches.batch(group, 0)
                 loss, _ = self.loss(model, batch, 1, model.device)
                 num_words += batch.input_ids.numel()
-                losses += loss.item()
+                total_loss += loss.item()
                 if batch.span_scores is not None:
                     loss, _ = self.loss(model, batch._replace(span_scores=None), 1, model.device)
-                alone += loss.item()
-        scores = {"validation_loss": losses / num_words, "validation_perplexity": math.exp(alone / num_words)}
+                total_loss_without_votes += loss.item()
+        perplexity = math.exp(total_loss_without_votes / num_words)
+        scores = {"validation_loss": total_loss / num_words, "validation_perplexity": perplexity}
         if self.treebank:
             scores["parsing_f1"] = 100 * score_parses(self._gold_parses(model), self.treebank).sentence_f1
         return scores
@@ -141,13 +142,13 @@ class GrammarInduction(Task):
         data, run = self.recipe.data, self.recipe.run
         model = NeuralGrammar.from_pretrained(output_dir / "best").to(device)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        known = {
+        description = {
             "model_type": model.config.model_type,
             "num_parameters": parameters,
             "seed": self.recipe.optimization.seed,
         }
         if model.config.treebank_preprocessing is not None:
-            known["treebank_preprocessing"] = model.config.treebank_preprocessing
+            description["treebank_preprocessing"] = model.config.treebank_preprocessing
         results = {
             "task": "grammar induction",
             "name": output_dir.name,
@@ -166,12 +167,12 @@ class GrammarInduction(Task):
         if self.treebank:
             trees = self._gold_parses(model)
             unknown = unknown_words(self.tokenizer, [list(tree.words) for tree in self.treebank])
-            write_tree_file(output_dir / FILE_NAME, stored_trees(trees, **known, unknown_words=unknown))
+            write_tree_file(output_dir / FILE_NAME, stored_trees(trees, **description, unknown_words=unknown))
             results["parsing"] = score_parses(trees, self.treebank).to_dict()
             results["parsing_unknown_words"] = unknown
         if data.parse_text:
             trees = parse_sentences(model, self.text, run.eval_batch_size, progress=None)
-            write_rank_file(output_dir / TEXT_TREES, stored_trees(trees, **portable(known)))
+            write_rank_file(output_dir / TEXT_TREES, stored_trees(trees, **portable(description)))
         return write_results(output_dir / "results.json", results, "training/train_grammar.py", self.command_line)
 
     def summary(self, results: dict) -> str:

@@ -1,9 +1,9 @@
 """Trains a model of ListOps: `accelerate launch training/train_listops.py RECIPE.yaml [--name value ...]`.
 
-The value of an expression with nested lists (Nangia & Bowman 2018) is one of ten classes. A model without trees must
-find the lists itself; the results say how well, where it induces trees.
+The value of an expression with nested lists (Nangia & Bowman 2018) is one of ten classes. A model without gold trees
+must find the lists itself. For models that induce trees, the results state how well the trees fit.
 
-A run leaves in its `output_dir`:
+A run writes to its `output_dir`:
     best/         the checkpoint with the highest validation accuracy, for `from_pretrained`
     last/         the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl     one line for every log entry and validation
@@ -35,7 +35,7 @@ from training.loop.run import run_script, train
 
 
 class ListOps(Classification):
-    """Tells what an expression comes to."""
+    """Predicts the value of an expression."""
 
     name, unit, script = "listops", "expressions", "train_listops.py"
     labels, takes_pairs = VALUES, False

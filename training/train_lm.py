@@ -1,14 +1,14 @@
 """Trains a language model of this package: `accelerate launch training/train_lm.py RECIPE.yaml [--name value ...]`.
 
-A run leaves in its `output_dir`:
+A run writes to its `output_dir`:
     best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`; with target trees, the
                     lowest sum of validation loss and weighted splitting loss on held-out target trees
     last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl       one line for every log entry and validation
-    curves.svg      a picture of perplexity and F1 over the updates
-    trees.jsonl.xz  where gold trees are given: the words of their sentences, with the distances of each layer of best/
+    curves.svg      figure of perplexity and F1 over the updates
+    trees.jsonl.xz  if gold trees are given: their sentences with the distances of each layer of best/
     results.json    validation and test perplexity (and parsing F1) of best/, with the recipe
-Both checkpoints hold the weights that are evaluated: the averaged ones once averaging has begun.
+Both checkpoints hold the evaluated weights, which are the averaged ones once averaging has begun.
 """
 
 import sys
@@ -61,14 +61,14 @@ from training.loop.progress import Progress
 from training.loop.run import run_script, train
 from training.loop.task import BatchSource, ProcessShard, Task
 
-# Rows of a streamed dataset that its fingerprint is made of: all of them may be more than anyone downloads twice.
+# Number of texts in the fingerprint of a streamed dataset, which may be too large to download twice.
 NUM_STREAMED_LINES = 10_000
-# Trees that need no model; their F1 stands beside that of the run.
+# Baselines whose F1 is reported with that of the run.
 BASELINES_SHOWN = ("left branching", "right branching", "balanced")
 
 
 class LanguageModeling(Task):
-    """Predicts the next word of a text; what it finds of gold trees is reported on the way."""
+    """Predicts the next token of a text. F1 against gold trees is reported on the way."""
 
     name, unit = "language_model", "tokens"
     recipe: LanguageModelRecipe
@@ -88,7 +88,7 @@ class LanguageModeling(Task):
         return model
 
     def read_data(self, config: PreTrainedConfig) -> None:
-        """Reads texts and trees as a model of such a configuration does, and sets `fingerprints`."""
+        """Reads texts and trees for a model with this configuration, and sets `fingerprints`."""
         data = self.recipe.data
         self.treebank = load_gold_trees(data, treebank_preprocessing(data, config))
         self.target_trees = None
@@ -112,10 +112,10 @@ class LanguageModeling(Task):
         batches = build_batches(self.recipe, self.tokenizer, shard)
         if self.target_trees is None:
             return batches
-        trained, self.held_out_trees = self.target_trees.split()
+        training_trees, self.held_out_trees = self.target_trees.split()
         arguments = self.recipe.optimization
         shard = replace(shard, batch_size=arguments.tree_batch_size)
-        sentences, splits = trained.stored.sentences, trained.splits()
+        sentences, splits = training_trees.stored.sentences, training_trees.splits()
         return WithTargetTrees(batches, sentences, splits, self.tokenizer, shard, arguments.seed)
 
     def _fingerprints(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ class LanguageModeling(Task):
             shift_labels=batch.shift_labels.to(device),
             state=self.state if batch.continues else None,
             use_cache=True,
-            num_items_in_batch=torch.as_tensor(num_items),  # compiled code would be another for each number
+            num_items_in_batch=torch.as_tensor(num_items),  # torch.compile would recompile for each Python number
             skip_logits=True,
         )
         self.state = output.state.detach()
@@ -168,7 +168,7 @@ class LanguageModeling(Task):
         return scores
 
     def validation_loss(self, scores: dict[str, float]) -> float:
-        """With target trees what training minimises, on text and trees that it is not trained on."""
+        """Returns the validation loss; with target trees, plus the weighted loss on held-out trees."""
         if not self.target_trees:
             return scores["validation_loss"]
         return scores["validation_loss"] + self.recipe.optimization.tree_loss_weight * scores["held_out_tree_loss"]
@@ -190,8 +190,8 @@ class LanguageModeling(Task):
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         if self.target_trees:
             is_own_text = self.target_trees.text_fingerprint == self.fingerprints["training text"]
-            known = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
-            results["target_trees"] = self.target_trees.describe() | known
+            scores = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
+            results["target_trees"] = self.target_trees.describe() | scores
         results |= {
             "epochs": progress.epoch,
             "updates": progress.step,
@@ -202,8 +202,8 @@ class LanguageModeling(Task):
             **self.record(progress),
         }
         init_from = self.recipe.model.init_from
-        if init_from is not None and (before := previous_stages(init_from)):
-            results["stages"] = before + training_stages(results)
+        if init_from is not None and (stages := previous_stages(init_from)):
+            results["stages"] = stages + training_stages(results)
         write_json(output_dir / "results.json", results)
         draw_curves(output_dir / "log.jsonl", output_dir / "curves.svg", results.get("baselines", {}))
         return results
@@ -221,7 +221,7 @@ class LanguageModeling(Task):
         return ", ".join(scores)
 
     def _parse_gold_sentences(self, model: PreTrainedModel, tree_file: Path) -> dict:
-        """Stores the distances of every layer, and returns the scores of the trees made from them."""
+        """Stores the distances of every layer, and returns the scores of their trees."""
         seed = self.recipe.optimization.seed
         stored = gold_sentence_distances(model, self.tokenizer, self.treebank, seed=seed)
         write_tree_file(tree_file, stored)
@@ -247,12 +247,14 @@ class LanguageModeling(Task):
 
 
 def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:
-    """The training batches of one process."""
+    """Returns the training batches of one process."""
     data, seed = recipe.data, recipe.optimization.seed
     texts = load_texts(data, "train")
     if data.streaming:
-        own, column = own_texts(texts, shard), data.text_column
-        return StreamedTextBatches(own, tokenizer, column, shard.batch_size, data.bptt_length, data.random_bptt, seed)
+        texts, column = own_texts(texts, shard), data.text_column
+        return StreamedTextBatches(
+            texts, tokenizer, column, shard.batch_size, data.bptt_length, data.random_bptt, seed
+        )
     text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
     if data.independent_sentences:
         return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)

@@ -1,8 +1,8 @@
 """Trains a model of logical inference: `accelerate launch training/train_logic.py RECIPE.yaml [--name value ...]`.
 
-The protocol is that of Shen et al. (2019): train on pairs of few operators, test on pairs of up to twelve.
+The protocol is that of Shen et al. (2019): train on pairs with few operators, test on pairs with up to twelve.
 
-A run leaves in its `output_dir`:
+A run writes to its `output_dir`:
     best/         the checkpoint with the highest validation accuracy, for `from_pretrained`
     last/         the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl     one line for every log entry and validation
@@ -29,7 +29,7 @@ from training.loop.run import run_script, train
 
 
 class LogicalInference(Classification):
-    """Tells the relation of two formulas of propositional logic."""
+    """Predicts the relation of two formulas of propositional logic."""
 
     name, unit, script = "logical_inference", "pairs", "train_logic.py"
     labels, takes_pairs = RELATIONS, True

@@ -1,11 +1,11 @@
-"""Writes generated data as a dataset folder with a card, for `load_dataset` and `onlstm-hf push --dataset`.
+"""Writes generated data as a dataset folder with a card for `load_dataset` and `onlstm-hf push --dataset`.
 
     python training/write_data.py listops runs/listops
     python training/write_data.py logic runs/logic-pairs --num 10000 --seed 2
     python training/write_data.py toy-english runs/toy-english
     onlstm-hf push --dataset runs/listops user/listops
 
-docs/data.md describes the three data sets. The same seed gives the same examples everywhere.
+docs/data.md describes the three data sets. The same seed yields the same examples on every machine.
 """
 
 import argparse
@@ -31,38 +31,38 @@ from training.toy_english import write_toy_corpus
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-# Examples of each data set that `--num` counts, by default.
+# Default of `--num` for each data set.
 NUM_EXAMPLES = {"listops": 100_000, "logic": 100_000, "toy-english": 10_000}
 SIZE_CATEGORIES = {"n<1K": 10**3, "1K<n<10K": 10**4, "10K<n<100K": 10**5, "100K<n<1M": 10**6, "1M<n<10M": math.inf}
 LISTOPS_CARD = """\
 # ListOps
 
-Nested operations on lists of digits, with their values and binary trees, generated anew after Nangia & Bowman,
+Nested operations on lists of digits, with their values and binary trees, newly generated after Nangia & Bowman,
 [ListOps: A Diagnostic Dataset for Latent Tree Learning](https://aclanthology.org/N18-4013/) (2018). No expression
 occurs twice.
 
 Columns: `text`, the expression; `brackets`, the same with the brackets of its binary tree; `label`, its value; `depth`
-of the lists; `num_tokens`. It tests whether a model that sees values only finds the lists. It is no language."""
+of the lists; `num_tokens`. The data test whether a model that only sees the values finds the lists. They are not
+natural language."""
 LOGIC_CARD = """\
 # Pairs of formulas
 
-Pairs of formulas of propositional logic over six variables, and one of seven relations between them, generated anew
+Pairs of formulas of propositional logic over six variables, with one of seven relations between them, newly generated
 after Bowman, Manning & Potts, [Tree-Structured Composition in Neural Networks without Tree-Structured
 Architectures](https://arxiv.org/abs/1506.04834) (2015).
 
-Columns: `left` and `right`, fully bracketed; `label`, the relation; `num_operators` of the longer side. Splits are
-named after that number: train on few operators, test on many."""
+Columns: `left` and `right`, fully bracketed; `label`, the relation; `num_operators` of the longer side. The names of
+the splits have this number: train on few operators, test on many."""
 TOY_ENGLISH_CARD = """\
 # Toy English
 
-Sentences with their constituency trees, drawn from a small hand-written probabilistic grammar of English, to try
-language models and the trees that they induce. The sentences are grammatical and mean little. Subjects and verbs agree
-in number, also across relative clauses and prepositional phrases; noun phrases, verb phrases and clauses are
-coordinated; prepositional phrases modify nouns and verbs. All is lower case, without punctuation. No sentence occurs
-twice.
+Sentences with constituency trees, sampled from a small hand-written probabilistic grammar of English, for tests of
+language models and unsupervised parsers. The sentences are grammatical but mean little. Subjects and verbs agree in
+number, also across relative clauses and prepositional phrases; noun phrases, verb phrases and clauses are coordinated;
+prepositional phrases modify nouns and verbs. The text is lower case without punctuation. No sentence occurs twice.
 
-Columns: `text`, the words with spaces between them; `tree`, the gold tree in brackets with the labels and
-part-of-speech tags of the Penn Treebank. The trees are those that the sentences were drawn with."""
+Columns: `text`, the words separated by spaces; `tree`, the gold tree in brackets with the labels and part-of-speech
+tags of the Penn Treebank. The gold trees are the derivations of the grammar."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--num",
         type=positive_integer,
         metavar="N",
-        help=f"examples; of Toy English, to train on ({defaults})",
+        help=f"number of examples; for toy-english, of training examples ({defaults})",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     return parser
@@ -97,48 +97,47 @@ def write_data(options: argparse.Namespace) -> None:
             write_toy_corpus(folder, num_train=number, seed=options.seed)
             files = sorted(folder.glob("*.jsonl"))
             num_rows = {path.stem: len(path.read_text("utf-8").splitlines()) for path in files}
-            # It does not list the files, whose names say their splits: where a card lists them, neither path nor
-            # content goes into the name of the cache of `datasets`, so that one corpus would be taken for another.
+            # The card does not list the files; their names say their splits. If a card lists them, the cache key of
+            # `datasets` includes neither path nor content, and one corpus would be taken for another.
             tags = ["constituency-parsing", "grammar-induction", "synthetic"]
             _write_card(folder, "Toy English", TOY_ENGLISH_CARD, num_rows, command, language=["en"], tags=tags)
         elif options.data == "listops":
             if number < 3:
                 raise ValueError(f"{number} expressions are too few for training, validation and test: 3 or more")
-            drawn = progress_bar(generate_listops(number, options.seed), total=number, unit="expression")
-            expressions = list(drawn)
+            expressions = list(progress_bar(generate_listops(number, options.seed), total=number, unit="expression"))
             held_out = max(1, number // 10)
             splits = {"train": expressions[2 * held_out :], "validation": expressions[held_out : 2 * held_out]}
             splits["test"] = expressions[:held_out]
             _write_dataset(folder, build_listops_dataset(splits), "ListOps", LISTOPS_CARD, command)
         else:
-            drawn = progress_bar(generate_logic_pairs(number, options.seed), total=number, unit="pair")
-            pairs = split_by_operators(drawn)
-            _write_dataset(folder, build_logic_dataset(pairs), "Pairs of formulas", LOGIC_CARD, command)
+            pairs = progress_bar(generate_logic_pairs(number, options.seed), total=number, unit="pair")
+            splits = split_by_operators(pairs)
+            _write_dataset(folder, build_logic_dataset(splits), "Pairs of formulas", LOGIC_CARD, command)
     print(f"{options.folder}: {', '.join(sorted(path.name for path in options.folder.iterdir()))}")
 
 
 def _write_dataset(folder: Path, dataset: "DatasetDict", name: str, text: str, command: str) -> None:
-    """A Parquet file for each split, and the card that names them."""
+    """Writes a Parquet file for each split, and the card."""
     for split, rows in dataset.items():
         rows.to_parquet(folder / f"{split}.parquet")
     files = [{"split": split, "path": f"{split}.parquet"} for split in dataset]
-    further = {
+    metadata = {
         "tags": ["synthetic", "compositionality"],
         "task_categories": ["text-classification"],
         "configs": [{"config_name": "default", "data_files": files}],
     }
-    _write_card(folder, name, text, dataset.num_rows, command, **further)
+    _write_card(folder, name, text, dataset.num_rows, command, **metadata)
 
 
 def _write_card(
     folder: Path, name: str, text: str, num_rows: Mapping[str, int], command: str, **metadata: object
 ) -> None:
     size = next(size for size, limit in SIZE_CATEGORIES.items() if sum(num_rows.values()) < limit)
-    known = {"license": "apache-2.0", "pretty_name": name, "size_categories": [size]}
-    header = yaml.safe_dump(known | metadata, sort_keys=False)
+    header = {"license": "apache-2.0", "pretty_name": name, "size_categories": [size]} | metadata
     rows = "\n".join(f"| {split} | {number:,} |" for split, number in num_rows.items())
     table = f"| split | examples |\n| --- | ---: |\n{rows}"
-    card = f"---\n{header}---\n\n{text}\n\n{table}\n\nMade by onlstm_hf:\n\n```sh\n{command}\n```\n"
+    front_matter = yaml.safe_dump(header, sort_keys=False)
+    card = f"---\n{front_matter}---\n\n{text}\n\n{table}\n\nGenerated by onlstm_hf:\n\n```sh\n{command}\n```\n"
     (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
 
 

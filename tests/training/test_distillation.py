@@ -185,7 +185,7 @@ def test_a_model_learns_the_trees_while_it_learns_to_predict_words(project, mode
         assert tree_agreement([own, stored.trees(branching_bias=rule)])[0, 1] > least_f1
 
 
-def test_the_best_checkpoint_has_the_least_of_what_training_minimises_on_what_is_held_out(project):
+def test_the_best_checkpoint_has_the_lowest_validation_loss_plus_weighted_held_out_tree_loss(project):
     train("run", "--tree_loss_weight", 3, "--num_epochs", 3)
     scores = [
         entry["validation_loss"] + 3 * entry["held_out_tree_loss"] for entry in log_of("run", "held_out_tree_loss")
@@ -406,8 +406,8 @@ def test_the_file_is_what_training_takes_and_its_text_is_recognised(members):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["prpn"], "one model is no ensemble: give several models"),
-        (["onlstm", "letters"], "letters splits the text into other words than onlstm"),
+        (["prpn"], "an average needs several models, but only one was given"),
+        (["onlstm", "letters"], "letters splits the text into other words than onlstm does"),
         (["onlstm", "missing"], "there is no checkpoint folder missing"),
     ],
 )

@@ -140,7 +140,7 @@ def small_checkpoint(tmp_path, monkeypatch):
 
 def test_the_script_writes_a_checkpoint_of_the_recipes_size_that_trains_on(small_checkpoint, capsys):
     assert grow.main(["small", "recipe.yaml", "--output-dir", "grown"]) == 0
-    assert "parameters have become" in capsys.readouterr().out
+    assert "grown: grown from" in capsys.readouterr().out
     small, grown = (AutoModelForCausalLM.from_pretrained(name) for name in ("small", "grown"))
     assert grown.config.layer_sizes == [15, 15, 12]
     assert (grown.config.chunk_size, grown.config.weight_dropout, grown.config.input_dropout) == (3, 0.4, 0.1)

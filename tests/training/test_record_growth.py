@@ -9,4 +9,4 @@ def test_a_text_needs_gold_trees_beside_it(tmp_path, monkeypatch, capsys):
     write_texts(train=40, valid=12)
     text = ["--train_files", "train.txt", "--validation_files", "valid.txt"]
     assert record_growth.main(["growth.json", *text]) == 1
-    assert "give --gold_trees" in capsys.readouterr().err
+    assert "also give --gold_trees" in capsys.readouterr().err

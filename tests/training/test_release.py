@@ -275,7 +275,7 @@ def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("induced trees", {"sentences_read": None}, "does not say that the sentences were not read"),
+        ("induced trees", {"sentences_read": None}, "does not state that the sentences were not read"),
         ("induced trees", {"protocol": {"branching_bias": "none"}}, "another rule than the papers'"),
         ("layer 2 (--layer 1)", {}, "has no trees of induced trees"),
     ],
@@ -310,7 +310,7 @@ def test_trees_and_text_must_be_described(write, data, tmp_path, project_root):
     descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
     (tmp_path / "text.yaml").write_text(descriptions.partition("treebank:")[0])
     options = ["--treebank", data / "trees.mrg", "--text", tmp_path / "text.yaml"]
-    with pytest.raises(ValueError, match="says nothing of the gold trees"):
+    with pytest.raises(ValueError, match="does not describe the gold trees"):
         write(*options)
     (tmp_path / "text.yaml").write_text(descriptions.replace("spelling:", "orthography:"))
     with pytest.raises(ValueError, match="description of the text must have the fields name, .*orthography"):
