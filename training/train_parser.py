@@ -1,24 +1,24 @@
-"""Trains a parser from text alone: several models, the average of their trees, and one model that learns it.
+"""Trains a parser from text alone: several models, the average of their trees, and a model distilled from it.
 
     python training/train_parser.py --output_dir runs/parser --train_files train.txt --validation_files valid.txt \\
         --voters training/recipes/onlstm_ptb_small.yaml training/recipes/prpn_ptb_small.yaml \\
         --grammar training/recipes/grammar_ptb_focused.yaml \\
         --student training/recipes/onlstm_ptb_small_distilled.yaml --seeds 1111 2222 3333
 
-The stages are scripts of this folder, and each leaves its files in the output folder:
+The stages are scripts of this folder. They write to the output folder:
     onlstm_ptb_small/seed_1111, ...   train_seeds.py: the voters, each recipe with each seed
-    voters/                           the trees that they and the grammars find in the training text
-    grammar/seed_1111, ...            train_grammar.py: grammars that listen to these votes
-    averaged/                         average_trees.py: the average of all, in which each recipe counts the same, and
-                                      the grammars as much as the recipes that they have listened to
-    trials/, choice.json              train_lm.py: a few updates with each weight and temperature of the splitting loss
-    parser/seed_1111, ...             train_lm.py: the student, which starts from the voters of the first recipe
+    voters/                           the trees of voters and grammars for the training text
+    grammar/seed_1111, ...            train_grammar.py: grammars that use the voters' trees as votes
+    averaged/                         average_trees.py: the average of all trees. All voter recipes have the same
+                                      weight, and the grammars have that of all voter recipes together.
+    trials/, choice.json              train_lm.py: short runs with each weight and temperature of the splitting loss
+    parser/seed_1111, ...             train_lm.py: the students, which start from the voters of the first recipe
 
-Voters and grammars take the marks between the words of the training text as cues to where constituents end, unless
-`--punctuation drop` is given; the student reads words alone. Gold trees are scored and never choose anything. Weight
-and temperature are those with the best agreement with held-out averaged trees, among those whose validation perplexity
-is at most `--max_perplexity_loss` above that of the start. The same command continues after any interruption. Options
-that are not listed here are passed on to train_lm.py.
+Punctuation marks raise the voters' and grammars' distances in the training text, unless `--punctuation drop` is given.
+The student reads only words. Gold trees are only scored, and choose nothing. The chosen weight and temperature have
+the best agreement with held-out averaged trees among those whose validation perplexity is at most
+`--max_perplexity_loss` above that of the start. The same command continues after any interruption. Other options are
+passed on to train_lm.py.
 """
 
 import argparse
@@ -48,7 +48,7 @@ from training.train_seeds import figures_table, finished_results, seeds_table
 
 FOLDER = Path(__file__).resolve().parent
 GRAMMAR = "grammar"
-# Fields of a recipe that say how gold trees are read; a grammar takes them from the voters.
+# Recipe fields of the preprocessing of gold trees, which the grammar takes from the voters.
 TREEBANK_FIELDS = [
     "treebank_preset",
     "dropped_tags",
@@ -59,18 +59,18 @@ TREEBANK_FIELDS = [
 
 
 class SplittingLoss(NamedTuple):
-    """How strongly a student's trees are drawn to the averaged ones: two fields of its recipe."""
+    """Weight and temperature of the student's splitting loss, as in its recipe."""
 
     tree_loss_weight: float
     tree_temperature: float
 
     def options(self) -> list[str]:
-        """The options of train_lm.py."""
+        """Returns the options of train_lm.py."""
         return [f"--{name}={value:g}" for name, value in self._asdict().items()]
 
 
 class Trial(NamedTuple):
-    """A few updates of the student: validation perplexity, and F1 against held-out averaged trees in per cent."""
+    """Scores after a few updates: validation perplexity, and F1 (in per cent) against held-out averaged trees."""
 
     loss: SplittingLoss
     perplexity: float
@@ -78,7 +78,7 @@ class Trial(NamedTuple):
 
 
 def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Runs all stages, and prints the tables of voters and students.
+    """Runs all stages, and prints the tables of voters, students and grammars.
 
     Raises:
         ValueError, OSError: for bad input, before training begins.
@@ -91,7 +91,7 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         parse_recipe([name, *text_options(options), *arguments]) for name in (*options.voters, options.student)
     )
     config, *_ = [check_recipe(recipe) for recipe in voter_recipes]
-    changed_config(config, config.to_dict(), student_recipe.model.model)  # it starts from a model of the first recipe
+    changed_config(config, config.to_dict(), student_recipe.model.model)  # the student starts from the first recipe
     if options.grammar is not None:
         grammar = parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
         changed_config(NeuralGrammarConfig(), {}, grammar.model.model)
@@ -118,14 +118,18 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def text_options(options: argparse.Namespace) -> list[str]:
-    """The files of text and gold trees, as options of train_lm.py."""
-    given = {"train_files": options.train_files, "validation_files": options.validation_files}
-    given |= {"test_files": options.test_files, "gold_trees": options.gold_trees and [options.gold_trees]}
-    return [part for name, values in given.items() if values for part in (f"--{name}", *values)]
+    """Returns the files of text and gold trees as options of train_lm.py."""
+    files = {"train_files": options.train_files, "validation_files": options.validation_files}
+    files |= {"test_files": options.test_files, "gold_trees": options.gold_trees and [options.gold_trees]}
+    return [part for name, paths in files.items() if paths for part in (f"--{name}", *paths)]
 
 
 def run_stage(name: str, *arguments: Any) -> None:
-    """Runs a script of this folder in a process of its own."""
+    """Runs a script of this folder in a new process.
+
+    Raises:
+        ChildProcessError: if the script failed.
+    """
     arguments = [str(argument) for argument in arguments]
     print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
     code = subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode
@@ -134,12 +138,12 @@ def run_stage(name: str, *arguments: Any) -> None:
 
 
 def read_results(folder: Path) -> dict:
-    """The results of a finished run."""
+    """Reads the results of a finished run."""
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def train_voters(name: str, recipe: str, options: argparse.Namespace, arguments: Sequence[str]) -> list[Path]:
-    """The checkpoints of one recipe, by seed."""
+    """Trains one recipe with all seeds, and returns the checkpoints."""
     folder = options.output_dir / name
     at_once = ["--at-once", options.at_once]
     run_stage(
@@ -150,7 +154,7 @@ def train_voters(name: str, recipe: str, options: argparse.Namespace, arguments:
 
 
 def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> list[Path]:
-    """The files of the trees that checkpoints find in the training text."""
+    """Parses the training text with the checkpoints, and returns the files of their trees."""
     folder = options.output_dir / "voters"
     folder.mkdir(parents=True, exist_ok=True)
     names = [str(path) for path in checkpoints]
@@ -163,15 +167,15 @@ def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> l
 def train_grammars(
     files: dict[str, list[Path]], tokenizer: Path, data: DataArguments, options: argparse.Namespace
 ) -> list[Path]:
-    """The files of the trees that grammars find, which have listened to those of other models.
+    """Trains grammars with the trees of other models as votes, and returns the files of their trees.
 
     Args:
-        files: those of the other models' trees, by recipe.
-        tokenizer: the checkpoint whose words the grammars read.
-        data: how the voters read gold trees.
+        files: files of the other models' trees, by recipe.
+        tokenizer: checkpoint whose tokenizer the grammars use.
+        data: data fields of the voters, with the preprocessing of gold trees.
     """
     number = sum(map(len, files.values()))
-    votes = [f"{path}={number / len(files) / len(own):g}" for own in files.values() for path in own]
+    votes = [f"{path}={number / len(files) / len(paths):g}" for paths in files.values() for path in paths]
     text = ["--train_files", *options.train_files, "--tokenizer", tokenizer]
     if options.gold_trees:
         text += ["--gold_trees", options.gold_trees]
@@ -180,17 +184,17 @@ def train_grammars(
                 text += [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
     folders = [options.output_dir / "grammar" / f"seed_{seed}" for seed in options.seeds]
     for seed, folder in zip(options.seeds, folders, strict=True):
-        own = ["--seed", seed, "--output_dir", folder, "--parse_text", "false", "--resume"]
-        run_stage("train_grammar.py", options.grammar, *text, "--votes", *votes, *own)
+        run = ["--seed", seed, "--output_dir", folder, "--parse_text", "false", "--resume"]
+        run_stage("train_grammar.py", options.grammar, *text, "--votes", *votes, *run)
     return trees_of_text([folder / "best" for folder in folders], options)
 
 
 def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Namespace) -> Path:
-    """The file of the averaged trees; `tokenizer` is the checkpoint that finds their words in the text."""
+    """Averages the trees, and returns their file; `tokenizer` is the checkpoint that splits the text into words."""
     folder = options.output_dir / "averaged"
     path = folder / average_trees.AVERAGED
     weights = dict.fromkeys(files, 1) | ({GRAMMAR: len(files) - 1} if GRAMMAR in files else {})
-    weighted = [f"{path}={weights[name] / len(own):g}" for name, own in files.items() for path in own]
+    weighted = [f"{path}={weights[name] / len(paths):g}" for name, paths in files.items() for path in paths]
     if path.exists():
         members = read_tree_file(path).model.get("averaged", [])
         if Counter(f"{member['model']}={member['weight']:g}" for member in members) == Counter(
@@ -203,17 +207,21 @@ def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Nam
 
 
 def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> SplittingLoss:
-    """Tries each weight and temperature: the best agreement of those that keep the perplexity; of none, the lowest.
+    """Tries each weight and temperature, and returns the one with the best agreement within the perplexity limit.
 
-    `student` is the recipe and options of its training, and `start` the checkpoint that it starts from.
+    If all exceed the limit, the one with the lowest perplexity is chosen.
+
+    Args:
+        student: recipe and options of the student's training.
+        start: checkpoint that the student starts from.
     """
     trials = []
     for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):
         folder = (
             options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
         )
-        few = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
-        results = train_student(folder, start, [*student, *loss.options(), *few])
+        trial_options = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
+        results = train_student(folder, start, [*student, *loss.options(), *trial_options])
         trials.append(Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"]))
     limit = (1 + options.max_perplexity_loss) * read_results(start.parent)["validation_perplexity"]
     fitting = [trial for trial in trials if trial.perplexity <= limit]
@@ -233,28 +241,30 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
 
 
 def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updates: int) -> int:
-    """The epochs of the student's recipe, or as many as make so many updates.
+    """Returns the epochs of the student's recipe, or more if needed for this number of updates.
 
-    `voter` is the results of a run on the same text.
+    `voter` has the results of a run on the same text.
     """
-    trained, own = voter["recipe"], student.fields()
-    by_update = ("batch_size", "bptt_length", "gradient_accumulation_steps")
-    tokens, own_tokens = (math.prod(recipe[name] for name in by_update) for recipe in (trained, own))
-    epochs = max(1, voter.get("epochs", trained["num_epochs"]))  # earlier versions did not record those that were made
-    updates_per_epoch = voter["updates"] / epochs * tokens / own_tokens
-    return max(own["num_epochs"], math.ceil(updates / updates_per_epoch))
+    voter_recipe, student_recipe = voter["recipe"], student.fields()
+    factors = ("batch_size", "bptt_length", "gradient_accumulation_steps")  # of the tokens per update
+    voter_tokens, student_tokens = (
+        math.prod(recipe[name] for name in factors) for recipe in (voter_recipe, student_recipe)
+    )
+    epochs = max(1, voter.get("epochs", voter_recipe["num_epochs"]))  # earlier versions did not record "epochs"
+    updates_per_epoch = voter["updates"] / epochs * voter_tokens / student_tokens
+    return max(student_recipe["num_epochs"], math.ceil(updates / updates_per_epoch))
 
 
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
-    """Trains a checkpoint on by a recipe with options, and returns its results."""
+    """Trains a checkpoint further with the recipe and options `student`, and returns the results."""
     options = [str(option) for option in (*student, "--init_from", start, "--output_dir", folder, "--resume")]
-    finished_results(folder, parse_recipe(options))  # train_lm.py would go on with a run of another recipe
+    finished_results(folder, parse_recipe(options))  # raises for another recipe, which train_lm.py would accept
     run_stage("train_lm.py", *options)
     return read_results(folder)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments of the script."""
+    """Returns the parser of the script's arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -264,18 +274,18 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         required=True,
         metavar="RECIPE",
-        help="of train_lm.py; the first is the student's",
+        help="recipes of train_lm.py; students start from models of the first",
     )
     parser.add_argument("--grammar", metavar="RECIPE", help="recipe of train_grammar.py (default: no grammar)")
     parser.add_argument("--student", required=True, metavar="RECIPE", help="recipe of train_lm.py for the last stage")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1111, 2222, 3333], metavar="SEED")
-    parser.add_argument("--at-once", type=positive_integer, default=1, metavar="N", help="voters trained at once")
-    parser.add_argument("--train_files", nargs="+", required=True, metavar="FILE", help="the text, a sentence a line")
+    parser.add_argument("--at-once", type=positive_integer, default=1, metavar="N", help="voters trained in parallel")
+    parser.add_argument("--train_files", nargs="+", required=True, metavar="FILE", help="text, one sentence per line")
     parser.add_argument("--validation_files", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--test_files", nargs="+", metavar="FILE")
     parser.add_argument("--gold_trees", metavar="FILE", help="trees to report F1 on")
     parser.add_argument(
-        "--punctuation", choices=["cue", "drop"], default="cue", help="marks of the text, for the trees (%(default)s)"
+        "--punctuation", choices=["cue", "drop"], default="cue", help="see average_trees.py (%(default)s)"
     )
     parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.02, 0.05], metavar="X", help="%(default)s")
@@ -285,7 +295,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=positive_integer,
         default=500,
         metavar="N",
-        help="least number of the student's updates: it reads a small text more often than its recipe (%(default)s)",
+        help="minimum updates of the student, which raises its epochs on a small text (%(default)s)",
     )
     parser.add_argument("--max_perplexity_loss", type=float, default=0.03, metavar="SHARE", help="%(default)s")
     return parser
@@ -293,9 +303,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    options, others = build_parser().parse_known_args(arguments)
+    options, remaining = build_parser().parse_known_args(arguments)
     options.seeds = list(dict.fromkeys(options.seeds))
-    return run_program("train_parser.py", lambda: train_parser(options, others))
+    return run_program("train_parser.py", lambda: train_parser(options, remaining))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """Trains one recipe with several seeds: `python training/train_seeds.py RECIPE.yaml --seeds 1111 2222 [options]`.
 
-Each run is one of train_lm.py, in a folder of its own below the recipe's output_dir (seed_1111, ...), which also gets
-what it printed (output.txt). The same command continues after any interruption: finished runs are kept,
-the others are resumed. Finished runs of another recipe or of other data are refused. Options that are not listed here
-are passed on to train_lm.py.
+Each run of train_lm.py has its own folder in the recipe's output_dir (seed_1111, ...), which also gets its output
+(output.txt). The same command continues after any interruption: finished runs are kept, the others are resumed.
+Finished runs with another recipe or other data are refused. Other options are passed on to train_lm.py.
 """
 
 import argparse
@@ -32,12 +31,12 @@ from training.loop.run import changed_values
 from training.train_lm import LanguageModeling
 
 SCRIPT = Path(__file__).resolve().with_name("train_lm.py")
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_POLLS = 0.5
 SECONDS_BETWEEN_LINES = 60
 
 
 class SeedRun:
-    """A run of train_lm.py in a folder of its own, below the `output_dir` of the recipe."""
+    """Run of train_lm.py with one seed, in its own folder in the `output_dir` of the recipe."""
 
     def __init__(self, seed: int, recipe: LanguageModelRecipe):
         self.seed, self.recipe = seed, recipe
@@ -50,13 +49,13 @@ class SeedRun:
         return finished_results(self.folder, self.recipe)
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
-        """Starts the run, or resumes it, in a process of its own."""
+        """Starts or resumes the run in a new process."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        own = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
-        own_arguments = [str(part) for option in own.items() for part in option]
+        options = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
+        run_arguments = [str(part) for option in options.items() for part in option]
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, SCRIPT, *arguments, *own_arguments],
+                [sys.executable, SCRIPT, *arguments, *run_arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -64,18 +63,18 @@ class SeedRun:
             )
 
     def last_output_line(self) -> str:
-        """The last line of the run's output: its progress bar, or what ended it."""
+        """Returns the last line of the run's output: the progress bar, or an error."""
         lines = self.output.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def failure(self) -> str:
-        """Why the process ended without results: its signal or exit code, and its last words."""
+        """Describes the failure of the process: signal or exit code, and last line of output."""
         code = self.process.returncode
-        how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        return f"seed {self.seed} {how}: {self.last_output_line()} (all of its output: {self.output})"
+        reason = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        return f"seed {self.seed} {reason}: {self.last_output_line()} (full output: {self.output})"
 
     def copy_results(self, folder: Path) -> None:
-        """Copies results and trees, each as one file that begins with the seed's name."""
+        """Copies results and trees to files whose names start with the seed."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"{self.folder.name}.json", portable(self.results()))
         if (self.folder / FILE_NAME).exists():
@@ -84,28 +83,28 @@ class SeedRun:
 
 
 def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
-    """Returns the results of a run of a recipe with any seed; `None` if it is not finished.
+    """Returns the results of a run of the recipe with any seed; `None` if it is not finished.
 
     Raises:
-        ValueError: if it is finished, and was a run of another recipe.
+        ValueError: if the finished run had another recipe.
     """
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    found = recipe.defaults() | results.get("recipe", {})  # an earlier version did not know all fields
-    for name, before, after in changed_values(found, recipe.fields("fixed") | recipe.fields("recorded")):
-        moved = name in DATA_FILES and before and after  # their fingerprints say whether they are the same
-        if name != "seed" and not moved:
+    fields = recipe.defaults() | results.get("recipe", {})  # earlier versions had fewer fields
+    for name, before, after in changed_values(fields, recipe.fields("fixed") | recipe.fields("recorded")):
+        may_have_moved = name in DATA_FILES and before and after  # `check_data` compares the contents
+        if name != "seed" and not may_have_moved:
             raise ValueError(
-                f"{folder} is a finished run with {name} {before}, and {after} is asked for: use another "
-                "--output_dir, or go on with this run by train_lm.py --resume"
+                f"{folder} is a finished run with {name} {before}, not {after}: use another --output_dir, or continue "
+                "this run with train_lm.py --resume"
             )
     return results
 
 
 def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: PreTrainedConfig) -> None:
-    """Raises a `ValueError` if a finished run has read other texts or trees than the recipe's files have now."""
+    """Raises a `ValueError` if the recipe's files changed since a finished run."""
     finished = {run: results for run in runs if (results := run.results())}
     if not finished:
         return
@@ -118,7 +117,7 @@ def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: Pre
 
 
 def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Runs every seed to its end, and prints the table.
+    """Runs all seeds, and prints the table.
 
     Raises:
         ValueError, OSError: for bad input, before training begins.
@@ -141,7 +140,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
-    """Starts the unfinished runs, `--at-once` at a time, and returns the ones that failed."""
+    """Starts the unfinished runs, `--at-once` at a time, and returns the failed ones."""
     at_once = min(options.at_once, len(runs))
     num_threads = runs[0].recipe.run.num_threads or max(1, num_cores() // at_once)
     waiting, running, failed = [run for run in runs if not run.results()], [], []
@@ -154,13 +153,13 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
 
     for run in runs:
         if run not in waiting:
-            finish(run, "is finished already")
+            finish(run, "is already finished")
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
                 running.append(waiting.pop(0))
                 running[-1].start([options.recipe, *arguments], num_threads)
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(SECONDS_BETWEEN_POLLS)
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
                 if run.results():
@@ -174,24 +173,24 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
                     print(f"seed {run.seed}: {run.last_output_line()}", flush=True)
     finally:
         for run in running:
-            run.process.kill()  # it resumes from its last checkpoint
+            run.process.kill()  # the next command resumes it from its last checkpoint
             run.process.wait()
     return failed
 
 
 def figures(results: dict) -> dict[str, float]:
-    """The figures of one run by the headings of the table: perplexities, and sentence F1 in per cent."""
-    found = {"validation": results["validation_perplexity"]}
+    """Returns the figures of one run by column of the table: perplexities, and sentence F1 in per cent."""
+    columns = {"validation": results["validation_perplexity"]}
     if "test_perplexity" in results:
-        found["test"] = results["test_perplexity"]
+        columns["test"] = results["test_perplexity"]
     for rule, heading in {"right": "F1 {}", "none": "F1 {}, no bias"}.items():
         for layer, scores in results.get("sentence_f1_by_layer", {}).items():
-            found[heading.format(layer)] = 100 * scores[rule]
-    return found
+            columns[heading.format(layer)] = 100 * scores[rule]
+    return columns
 
 
 def seeds_table(results: dict[int, dict]) -> str:
-    """The table of results by seed, and below it the F1 of baselines, and fields that were changed during a run."""
+    """Returns the table of results by seed, followed by the F1 of baselines and recipe changes during runs."""
     lines = [figures_table({seed: figures(content) for seed, content in results.items()})]
     baselines = next(iter(results.values())).get("baselines", {})
     if baselines:
@@ -203,10 +202,10 @@ def seeds_table(results: dict[int, dict]) -> str:
 
 
 def figures_table(figures_by_seed: dict[int, dict[str, float]]) -> str:
-    """A row for each seed, and their mean, standard deviation (of a sample), minimum and maximum."""
+    """Returns a table with a row for each seed, and mean, sample standard deviation, minimum and maximum."""
     header = list(next(iter(figures_by_seed.values())))
-    columns = [[found[name] for found in figures_by_seed.values()] for name in header]
-    rows: dict[object, list[float]] = {seed: list(found.values()) for seed, found in figures_by_seed.items()}
+    columns = [[values[name] for values in figures_by_seed.values()] for name in header]
+    rows: dict[object, list[float]] = {seed: list(values.values()) for seed, values in figures_by_seed.items()}
     rows["mean"] = [mean(column) for column in columns]
     if len(figures_by_seed) > 1:
         rows["s.d."] = [stdev(column) for column in columns]
@@ -230,13 +229,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=positive_integer,
         default=1,
         metavar="N",
-        help="runs at the same time, each with its share of the CPU's threads (%(default)s)",
+        help="number of parallel runs, which share the CPU threads evenly (%(default)s)",
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="copy the results and trees of each finished run there"
+        "--results", type=Path, metavar="FOLDER", help="folder for copies of the results and trees of finished runs"
     )
-    options, others = parser.parse_known_args(arguments)
-    return run_program("train_seeds.py", lambda: train_seeds(options, others))
+    options, remaining = parser.parse_known_args(arguments)
+    return run_program("train_seeds.py", lambda: train_seeds(options, remaining))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def stand_in(tmp_path, monkeypatch):
     (tmp_path / "fields.json").write_text(json.dumps(parse_recipe(["recipe.yaml"]).fields()))
     monkeypatch.setattr(train_seeds, "SCRIPT", tmp_path / "stand_in.py")
     monkeypatch.setattr(train_seeds, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(train_seeds, "SECONDS_BETWEEN_LOOKS", 0.02)
+    monkeypatch.setattr(train_seeds, "SECONDS_BETWEEN_POLLS", 0.02)
 
 
 def run_seeds(*arguments):
@@ -94,7 +94,7 @@ def test_a_run_that_fails_does_not_stop_the_others(stand_in, capsys):
     assert run_seeds(13, 1, 2, "--at-once", 3, "--results", "kept") == 1
     output = capsys.readouterr()
     (failure,) = [line for line in output.out.splitlines() if "seed 13 failed" in line]
-    assert failure == "seed 13 failed with exit code 3: cannot do it (all of its output: runs/seed_13/output.txt)"
+    assert failure == "seed 13 failed with exit code 3: cannot do it (full output: runs/seed_13/output.txt)"
     assert "not finished: 13; the same command resumes" in output.err
     assert sorted(path.name for path in Path("kept").iterdir()) == ["seed_1.json", "seed_2.json"]
     table = [re.split(r"\s{2,}", line) for line in output.out.partition("\n\n")[2].splitlines()]
@@ -121,14 +121,14 @@ def test_finished_runs_are_not_run_again_and_those_of_another_recipe_are_refused
     assert run_seeds(1, 2) == 0
     assert run_seeds(1, 2, 3, "--num_threads", 2) == 0
     assert [line.split()[0] for line in Path("started.txt").read_text().splitlines()] == ["1", "2", "3"]
-    assert "seed 1 is finished already" in capsys.readouterr().out
+    assert "seed 1 is already finished" in capsys.readouterr().out
     results = json.loads(Path("runs/seed_2/results.json").read_text())
     del results["recipe"]["torch_compile"]  # a field of later versions
     Path("runs/seed_2/results.json").write_text(json.dumps(results))
     assert run_seeds(2) == 0
-    assert "seed 2 is finished already" in capsys.readouterr().out
+    assert "seed 2 is already finished" in capsys.readouterr().out
     assert run_seeds(3, 1, 4, "--num_epochs", 7) == 1
-    assert "seed_3 is a finished run with num_epochs 6, and 7 is asked for" in capsys.readouterr().err
+    assert "seed_3 is a finished run with num_epochs 6, not 7" in capsys.readouterr().err
     assert len(Path("started.txt").read_text().splitlines()) == 3
 
 
