@@ -44,12 +44,12 @@ INTRODUCTION = """\
 
 `python eval/write_report.py` generates this file.
 
-- `file` names a file of `eval/results/`. It has the command that reproduces the row, the date, machine and versions, and
-  further figures. A name with `/` is a folder of training runs, with the recipe, versions and figures of each.
+- `file` names a file of `eval/results/`. It has the command that reproduces the row, the date, machine and versions,
+  and further figures. A name with `/` is a folder of training runs, with the recipe, versions and figures of each.
 - Commands read data from the folder that the environment variable `ONLSTM_SHARED` names.
 - Rows with several seeds show mean ± standard deviation.
-- Published rows are the papers' models, systems like a measured one, and the best known. Their `file` is the place where
-  the figure stands. [docs/published.md](docs/published.md) has all published figures and explains these places.
+- Published rows are the papers' models, systems like a measured one, and the best known. Their `file` is the place
+  where the figure stands. [docs/published.md](docs/published.md) has all published figures and explains these places.
 - [docs/speed.md](docs/speed.md) has the speed measurements."""
 # Heading, name of the table, and the text below the heading. A table without measured rows is left out.
 LAYOUT = """\
