@@ -70,9 +70,6 @@ class PRPNConfig(RecurrentConfig):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ValueError(f"{name} must be an integer that is not negative, not {value!r}")
-        for name in ("hard", "parsing_network", "reading_attention", "prediction_attention"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be true or false, not {getattr(self, name)!r}")
         if not isinstance(self.resolution, (int, float)) or not 0 < self.resolution < float("inf"):
             raise ValueError(f"resolution must be a number above 0, not {self.resolution!r}")
         if self.hidden_size % 2:

@@ -24,7 +24,6 @@ NUM_LENGTH_GROUPS = 4
 
 def kept_positions(tensor: torch.Tensor | None, logits_to_keep: int | torch.Tensor) -> torch.Tensor | None:
     """Returns the entries of `[B, T, ...]` at the positions whose logits are computed; `None` for `None`."""
-    # The oldest supported version of Transformers has no `slice_logits_to_keep`.
     kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
     return None if tensor is None else tensor[:, kept]
 
@@ -117,8 +116,8 @@ class LanguageModelHead:
         logits_to_keep: int | torch.Tensor,
         num_items_in_batch: int | torch.Tensor | None,
         skip_logits: bool,
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """Returns logits, labels and cross-entropy of hidden states `[B, T, H]`; `None` for what was not computed.
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, int | torch.Tensor | None]:
+        """Returns logits, labels, cross-entropy and its divisor for hidden states `[B, T, H]`; `None` if not computed.
 
         With `skip_logits` the installed package computes the loss in blocks. A head that is no plain `nn.Linear`, or
         another loss function, needs all logits.
@@ -127,9 +126,13 @@ class LanguageModelHead:
         if labels is None and shift_labels is None:
             if skip_logits:
                 raise ValueError("skip_logits=True computes only the loss, which needs labels or shift_labels")
-            return self.logits(hidden_states), None, None
+            return self.logits(hidden_states), None, None, None
         mask = kept_positions(attention_mask, logits_to_keep)
         targets = next_token_targets(labels, shift_labels, mask, hidden_states.shape[:2])
+        if num_items_in_batch is not None and shift_labels is None:
+            # `Trainer` counts all labels but the first of each row. Those after left padding are no targets.
+            counted, used = ((part != IGNORED_LABEL).sum().clamp(min=1) for part in (labels[:, 1:], targets))
+            num_items_in_batch = num_items_in_batch * used / counted
         is_ours = self.loss_function is next_token_loss and is_plain(self.lm_head)
         if skip_logits and is_ours and projected_next_token_loss is not None:
             inputs, log_priors = hidden_states, None
@@ -138,7 +141,7 @@ class LanguageModelHead:
             weight, bias = self.lm_head.weight, self.lm_head.bias
             check_vocabulary("labels", targets.where(targets != IGNORED_LABEL, 0), len(weight))
             loss = projected_next_token_loss(inputs, weight, bias, targets, num_items_in_batch, log_priors)
-            return None, targets, loss
+            return None, targets, loss, num_items_in_batch
         logits = self.logits(hidden_states)
         cross_entropy = self.loss_function(
             logits=logits,
@@ -147,7 +150,7 @@ class LanguageModelHead:
             num_items_in_batch=num_items_in_batch,
             shift_labels=targets,
         )
-        return None if skip_logits else logits, targets, cross_entropy
+        return None if skip_logits else logits, targets, cross_entropy, num_items_in_batch
 
 
 class SoftmaxMixture(nn.Module):
@@ -235,7 +238,8 @@ def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor 
 
 def class_loss(model: PreTrainedModel, labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
     """Returns the loss for `config.problem_type` of logits `[B, num_labels]`; classes may have any integer dtype."""
-    labels = labels if labels.is_floating_point() else labels.long()
+    is_number = labels.is_floating_point() or model.config.problem_type == "multi_label_classification"
+    labels = labels.float() if is_number else labels.long()
     return model.loss_function(labels=labels, pooled_logits=logits.float(), config=model.config)
 
 

@@ -826,7 +826,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
         hidden_states = outputs.last_hidden_state
-        logits, _, cross_entropy = self.predict(
+        logits, _, cross_entropy, _ = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
         )
         return PRPNCausalLMOutput(

@@ -387,7 +387,7 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
         hidden_states = outputs.last_hidden_state
-        logits, targets, cross_entropy = self.predict(
+        logits, targets, cross_entropy, num_items = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
         )
         loss, penalties = cross_entropy, (None, None)
@@ -397,7 +397,7 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
                 kept_positions(tensor, logits_to_keep)
                 for tensor in (hidden_states, outputs.raw_last_hidden_state, attention_mask)
             )
-            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items_in_batch, self.config)
+            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items, self.config)
             loss = loss + penalties[0] + penalties[1]
         return RNNCausalLMOutput(
             loss=loss,

@@ -1,7 +1,4 @@
-"""`parse()` without the package `onlstm_hf`: sentences in, constituency trees out.
-
-The `parse` of the installed package replaces it. That gives the same trees and has more options, and pictures.
-"""
+"""`parse()` without the package `onlstm_hf`. The package's own `parse` gives the same trees and has more options."""
 
 import re
 from bisect import bisect_right
@@ -32,7 +29,9 @@ class Tree:
 
     def to_bracket(self) -> str:
         """Returns the tree as text, `(the (old cat))`; brackets in words are escaped as in the Penn Treebank."""
-        words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in self.words]
+        escaped = (re.sub(r"\\|-(?=[LR]RB[-()])", r"\\\g<0>", word) for word in self.words)
+        escaped = (word.replace("(", "-LRB-").replace(")", "-RRB-") for word in escaped)
+        words = [re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", word) for word in escaped]
         if len(words) < 2:
             return f"({''.join(words)})"
         for start, end in self.constituents:
@@ -160,10 +159,10 @@ class ConstituencyParsingPipeline(Pipeline):
         return {}, options, {}
 
     def preprocess(self, sentence: str) -> dict:
-        return {"text": sentence}
+        return {"text": sentence if isinstance(sentence, str) else [sentence]}  # `parse` refuses a list of lists
 
     def _forward(self, inputs: dict, **options) -> dict:
-        return inputs | {"tree": self.model.parse([inputs["text"]], self.tokenizer, **options)[0]}
+        return inputs | {"tree": self.model.parse(inputs["text"], self.tokenizer, **options)}  # one, or a batch
 
     def postprocess(self, outputs: dict) -> dict:
         text, tree = outputs["text"], outputs["tree"]

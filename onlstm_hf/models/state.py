@@ -90,6 +90,9 @@ class RecurrentConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+        for field in fields(self):
+            if field.type is bool and not isinstance(getattr(self, field.name), bool):
+                raise ValueError(f"{field.name} must be true or false, not {getattr(self, field.name)!r}")
         fingerprint = self.tokenizer_fingerprint
         if fingerprint is not None and not re.fullmatch(r"\d+:[0-9a-f]+", str(fingerprint)):
             raise ValueError(f'tokenizer_fingerprint must be a number and a hash ("9:64d285"), not {fingerprint!r}')
@@ -401,6 +404,7 @@ class RecurrentGenerationMixin(GenerationMixin):
     # `generate` accepts `inputs_embeds` only if this signature names it.
     def prepare_inputs_for_generation(self, input_ids, inputs_embeds=None, **kwargs):
         """Returns the inputs of one step: the tokens that the state has not seen, and their part of the mask."""
+        kwargs.pop("tokenizer", None)  # that of `stop_strings`
         method = vars(self).get("prepare_inputs_for_generation")
         if getattr(method, "__self__", self) is not self:
             # PEFT's learned prompts replace this method and call it. They know only attention caches and prepend the

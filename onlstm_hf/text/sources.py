@@ -39,6 +39,8 @@ def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> 
             yield item
         elif isinstance(item, Mapping) and isinstance(item.get(text_column), str):
             yield item[text_column]
+        elif isinstance(item, Mapping) and text_column in item:
+            raise ValueError(f"a row of the dataset has no text in the column {text_column!r}: {item[text_column]!r}")
         elif isinstance(item, Mapping):
             columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in item.items())
             raise ValueError(f"the dataset has no text in the column {text_column!r}; its columns are {columns}")

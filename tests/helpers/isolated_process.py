@@ -57,7 +57,8 @@ def use_language_model(folder, model, tokenizer, sentence):
         tree = model.parse(sentence, tokenizer)
         report |= {"brackets": tree.to_bracket(), "distances": list(tree.distances)}
         parse = pipeline("constituency-parsing", model=folder, device="cpu", **trusted)
-        report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "mat"], branching_bias="none")}
+        report["pipeline"] = type(parse).__module__
+        report["records"] = parse([sentence, "3\\\\/4 mat"], branching_bias="none", batch_size=2)
         report["refusals"] = [
             *(refusal(model.parse, wrong, tokenizer) for wrong in ([sentence.split()], [3, 4], input_ids)),
             refusal(model.parse, sentence, tokenizer, punctuation="cue"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GenerationConfig, Trainer, TrainingArguments, WatermarkingConfig
 
-from onlstm_hf import build_word_tokenizer
+from onlstm_hf import build_subword_tokenizer, build_word_tokenizer
 from tests.helpers.requirements import library
 
 TEXT = "the old cat saw a dog and the bird sang on a mat"
@@ -122,6 +122,16 @@ def test_generate(feature, model, tokenizer):
             assert torch.equal(output, model.generate(ids, max_new_tokens=4))
 
     check(feature, use)
+
+
+def test_generation_ends_at_a_stop_string_with_a_subword_tokenizer(kind):
+    tokenizer = build_subword_tokenizer([TEXT, "abcdef"], vocab_size=60)  # Transformers encodes these letters
+    model = kind.make(vocab_size=len(tokenizer))
+    ids = tokenizer(["the old cat"], return_tensors="pt").input_ids
+    unstopped = tokenizer.decode(model.generate(ids, max_new_tokens=9, do_sample=False)[0, ids.shape[1] :])
+    stop = unstopped[: len(unstopped) // 2]
+    output = model.generate(ids, max_new_tokens=9, do_sample=False, stop_strings=[stop], tokenizer=tokenizer)
+    assert stop in (text := tokenizer.decode(output[0, ids.shape[1] :])) and len(text) < len(unstopped)
 
 
 @each(TRAINER)

@@ -1,5 +1,7 @@
 """Saving, loading, auto classes, pipelines, compilation and `Trainer` of Transformers."""
 
+import copy
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -7,6 +9,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    DataCollatorForLanguageModeling,
     Trainer,
     TrainingArguments,
     pipeline,
@@ -326,6 +329,27 @@ def test_trainer_predicts_the_next_token_with_and_without_label_smoothing(
     num_items = trainer._get_num_items_in_batch([inputs], "cpu")
     loss = trainer.compute_loss(model.eval(), inputs, num_items_in_batch=num_items)
     torch.testing.assert_close(loss.detach(), expected)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_trainer_counts_the_same_labels_with_padding_on_either_side(kind, make_model, tokenizer, tmp_path, side):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.padding_side = side
+    model, rows = make_model(**kind.no_dropout), [[3, 4, 5, 6, 7], [8, 9], [5, 4, 3]]
+    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], disable_tqdm=True)
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    dataset = [{"input_ids": row} for row in rows]
+    trainer = Trainer(model=model, args=arguments, eval_dataset=dataset, data_collator=collator)
+    with torch.no_grad():
+        sums = [
+            logits_of(model, row[None])[0, :-1].log_softmax(dim=-1).gather(-1, row[1:, None]).sum()
+            for row in map(torch.tensor, rows)
+        ]
+    expected = -sum(sums).item() / sum(len(row) - 1 for row in rows)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-4)
+    inputs = collator(dataset)
+    num_items = trainer._get_num_items_in_batch([inputs], "cpu")
+    assert trainer.compute_loss(model.eval(), inputs, num_items_in_batch=num_items).item() == pytest.approx(expected)
 
 
 def test_trainer_predicts_logits(model, tokenizer, tmp_path):

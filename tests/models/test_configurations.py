@@ -83,6 +83,7 @@ def test_invalid_onlstm_configurations_are_refused(options, message):
         (PRPNConfig, {"num_residual_blocks": 0.5}, "num_residual_blocks must be an integer that is not negative"),
         (PRPNConfig, {"resolution": 0}, "resolution must be a number above 0"),
         (PRPNConfig, {"hard": 1}, "hard must be true or false"),
+        (RNNConfig, {"tie_word_embeddings": "none"}, "tie_word_embeddings must be true or false"),
         (PRPNConfig, {"hidden_size": 15}, "hidden_size must be even"),
         (PRPNConfig, {"recurrent_dropout": 1.0}, "recurrent_dropout is a probability"),
         (PRPNConfig, {"reading_attention": False, "prediction_attention": False}, "set parsing_network=False"),

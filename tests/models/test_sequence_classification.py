@@ -77,6 +77,12 @@ def test_the_loss_depends_on_the_labels_and_on_every_weight(model, labels, loss)
     assert torch.equal(model(ids, labels=labels, return_dict=False)[0], output.loss)
 
 
+def test_several_labels_may_be_integers(model):
+    model.config.problem_type = "multi_label_classification"
+    ids, labels = torch.stack([row[:4] for row in random_rows()[:2]]), torch.tensor([[1, 0, 1], [0, 0, 1]])
+    assert torch.equal(model(ids, labels=labels).loss, model(ids, labels=labels.float()).loss)
+
+
 def test_one_label_is_a_regression(kind):
     model = kind.make(kind.sequence_class, num_labels=1)
     ids, labels = torch.randint(PAD, (3, 4)), torch.tensor([0.5, -1.0, 2.0])
