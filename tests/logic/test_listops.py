@@ -41,7 +41,7 @@ def depth_of(nested) -> int:
 
 
 def binary_tree_of(nested):
-    """Left branching within each list, as nested lists of two."""
+    """Returns the tree that is left-branching within each list, as nested lists of two."""
     if isinstance(nested, int):
         return str(nested)
     operation, arguments = nested
@@ -52,7 +52,7 @@ def binary_tree_of(nested):
 
 
 @given(NESTED)
-def test_value_depth_and_trees_are_those_of_the_nested_lists(nested):
+def test_value_depth_and_trees_equal_those_of_the_nested_lists(nested):
     expression = read_expression(text_of(nested))
     assert expression.value == value_of(nested)
     assert expression.depth == depth_of(nested)
@@ -67,7 +67,7 @@ def _brackets(tree) -> str:
     return tree if isinstance(tree, str) else f"( {_brackets(tree[0])} {_brackets(tree[1])} )"
 
 
-def test_the_papers_example_has_its_value_and_its_lists():
+def test_example_of_the_paper():
     expression = read_expression("[MAX 2 9 [MIN 4 7 ] 0 ]")
     assert (expression.value, expression.depth) == (9, 2)
     assert expression.lists == ((3, 7), (0, 9))
@@ -88,12 +88,12 @@ def test_the_papers_example_has_its_value_and_its_lists():
         ("[AVG 1 2 ]", "token 1, '[AVG'"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_place(text, problem):
+def test_invalid_expressions_are_refused_with_the_token(text, problem):
     with pytest.raises(ValueError, match=problem.replace("[", r"\[").replace("]", r"\]")):
         read_expression(text)
 
 
-def test_generated_expressions_are_different_reproducible_and_like_the_authors():
+def test_generated_expressions_are_distinct_reproducible_and_like_the_authors():
     expressions = list(generate_listops(4000, seed=3))
     assert expressions == list(generate_listops(4000, seed=3))
     assert expressions[:50] != list(generate_listops(50, seed=4))
@@ -102,17 +102,17 @@ def test_generated_expressions_are_different_reproducible_and_like_the_authors()
     assert tokens == {*OPERATIONS, *VALUES, "]"}
     assert 15 <= max(expression.depth for expression in expressions) <= 19
     lists = sum(len(expression.lists) for expression in expressions)
-    arguments = sum(len(expression.parts) for expression in expressions) - lists  # what is no end of a list
-    assert 3.2 < (arguments + lists) / lists < 3.8  # 2 to 5, and the prefix that is the whole list does not count
+    arguments = sum(len(expression.parts) for expression in expressions)
+    assert 3.2 < arguments / lists < 3.8  # lists have 2 to 5 arguments
 
 
-def test_expressions_are_not_longer_than_asked_and_run_out_with_an_error():
+def test_expressions_respect_max_length_and_run_out_with_an_error():
     assert max(len(expression.tokens) for expression in generate_listops(500, max_length=12)) <= 12
     with pytest.raises(ValueError, match="only 10 such expressions, not 11"):
         list(generate_listops(11, max_length=1))
 
 
-def test_files_of_the_authors_are_read_and_wrong_values_found(tmp_path):
+def test_files_of_the_authors_are_read_and_checked(tmp_path):
     path = tmp_path / "train_d20s.tsv"
     path.write_text("9\t( ( ( [MAX 2 ) 9 ) ] )\n4\t4\n")
     assert [" ".join(expression.tokens) for expression in read_listops_file(path)] == ["[MAX 2 9 ]", "4"]
@@ -124,7 +124,7 @@ def test_files_of_the_authors_are_read_and_wrong_values_found(tmp_path):
         read_listops_file(path)
 
 
-def test_a_dataset_has_every_expression_with_its_value_and_tree():
+def test_dataset_has_all_expressions_with_value_and_tree():
     library("datasets")
     expressions = list(generate_listops(30, seed=2))
     dataset = build_listops_dataset({"train": expressions[:20], "test": expressions[20:]})

@@ -1,4 +1,4 @@
-"""Formulas and their relations, against brute force and the data of Bowman et al. (2015)."""
+"""Formulas and their relations, compared with brute force and the data of Bowman et al. (2015)."""
 
 from collections import Counter
 from itertools import islice, product
@@ -27,7 +27,7 @@ formulas = st.recursive(
 
 
 def true_worlds(formula):
-    """By Python's own logic: the bracketed formula is almost an expression of Python already."""
+    """Evaluates a formula in all worlds as a Python expression."""
     worlds = product([False, True], repeat=len(VARIABLES))
     expression = formula.replace("( and ", "and (").replace("( or ", "or (")
     code = compile(expression, "formula", "eval")
@@ -44,7 +44,7 @@ def reference(shared_dir):
 
 
 @given(formulas, formulas)
-def test_the_relation_is_that_of_the_truth_tables(left, right):
+def test_relation_equals_that_of_the_truth_tables(left, right):
     pairs = set(zip(true_worlds(left), true_worlds(right), strict=True))
     both, neither = (True, True) in pairs, (False, False) in pairs
     only_left, only_right = (True, False) in pairs, (False, True) in pairs
@@ -70,7 +70,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("formula", "position"), MALFORMED.items())
-def test_malformed_formulas_are_refused_with_the_place(formula, position):
+def test_malformed_formulas_are_refused_with_the_position(formula, position):
     with pytest.raises(ValueError, match=f"malformed formula .* at character {position}:"):
         logical_relation(formula, "a")
 
@@ -79,7 +79,7 @@ def test_formulas_may_be_nested_very_deeply():
     assert logical_relation("( not " * 20_000 + "a" + " )" * 20_000, "a") == "="
 
 
-def test_the_relations_of_all_reference_pairs_are_reproduced(reference):
+def test_relations_of_all_reference_pairs_are_reproduced(reference):
     pairs = [pair for split in reference.values() for pair in split]
     assert len(pairs) == 249_069
     wrong = [pair for pair in pairs if logical_relation(pair.left, pair.right) != pair.relation]
@@ -88,13 +88,13 @@ def test_the_relations_of_all_reference_pairs_are_reproduced(reference):
     assert numbers == {f"{part}{number}": {number} for part in ("train", "test") for number in range(13)}
 
 
-def test_operators_of_the_longer_side_are_counted():
+def test_operators_of_the_longer_formula_are_counted():
     assert count_operators("( ( not a ) ( or ( not b ) ) )") == 3
     assert count_operators("((not a) (or (not b)))") == 3
     assert LogicPair("#", "a", "( not ( not b ) )").num_operators == 2
 
 
-def test_generated_pairs_are_those_of_the_language():
+def test_generated_pairs_are_distinct_and_valid():
     pairs = list(generate_logic_pairs(3000, seed=1))
     assert len(set(pairs)) == 3000
     for pair in pairs:
@@ -103,7 +103,7 @@ def test_generated_pairs_are_those_of_the_language():
         assert is_contingent(pair.left) and is_contingent(pair.right)
 
 
-def test_the_seed_decides_and_more_pairs_begin_with_the_fewer():
+def test_pairs_are_seeded_and_more_pairs_only_append():
     pairs = list(generate_logic_pairs(200, seed=7))
     assert pairs == list(islice(generate_logic_pairs(500, seed=7), 200))
     assert pairs != list(generate_logic_pairs(200, seed=8))
@@ -117,7 +117,7 @@ def test_pairs_of_few_operators_run_out_with_an_error():
 
 
 def test_generated_pairs_are_distributed_like_the_reference_pairs(reference):
-    # Only of long pairs: of short ones the data have nearly all there are, and so the shares depend on the number.
+    # Only long pairs: the data have nearly all short pairs, so their fraction depends on the number of pairs.
     def shares(pairs, describe):
         counts = Counter(describe(pair) for pair in pairs)
         return {key: count / len(pairs) for key, count in counts.items()}
@@ -140,7 +140,7 @@ def test_generated_pairs_are_distributed_like_the_reference_pairs(reference):
             assert got.get(key, 0) == pytest.approx(wanted.get(key, 0), abs=0.035), key
 
 
-def test_splits_are_cut_like_the_reference_files(reference):
+def test_splits_equal_those_of_the_reference_files(reference):
     pairs = [pair for name in reference for pair in reference[name][:20]]
     splits = split_by_operators(pairs)
     assert list(splits) == list(reference)
@@ -151,7 +151,7 @@ def test_splits_are_cut_like_the_reference_files(reference):
         assert not set(splits[f"train{number}"]) & set(splits[f"test{number}"])
 
 
-def test_the_dataset_has_all_columns_and_gives_the_pairs_back(tmp_path):
+def test_dataset_round_trips(tmp_path):
     datasets = library("datasets")
     splits = split_by_operators(generate_logic_pairs(500, seed=2))
     build_logic_dataset(splits).save_to_disk(tmp_path / "pairs")
@@ -162,7 +162,7 @@ def test_the_dataset_has_all_columns_and_gives_the_pairs_back(tmp_path):
     assert read_logic_dataset(dataset) == splits
 
 
-def test_datasets_of_another_kind_are_refused():
+def test_invalid_datasets_are_refused():
     datasets = library("datasets")
     rows = datasets.Dataset.from_dict({"left": ["a"], "right": ["b"]})
     with pytest.raises(ValueError, match="none of the splits"):
@@ -173,7 +173,7 @@ def test_datasets_of_another_kind_are_refused():
         read_logic_dataset(datasets.DatasetDict({"train1": rows.add_column("label", [0])}))
 
 
-def test_bad_lines_of_files_are_reported_with_their_place(tmp_path):
+def test_bad_lines_are_reported_with_their_position(tmp_path):
     with pytest.raises(FileNotFoundError, match="train0"):
         read_logic_files(tmp_path)
     for name in [f"{part}{number}" for part in ("train", "test") for number in range(13)]:

@@ -1,4 +1,4 @@
-"""Scores of logical inference, against counting by hand, and the metric that gives them."""
+"""Scores of logical inference, compared with direct counts."""
 
 import json
 from random import Random
@@ -18,12 +18,12 @@ def columns():
 
 
 def share(columns, keep):
-    """Accuracy on the pairs that `keep(gold, number)` keeps."""
+    """Returns the accuracy on the pairs selected by `keep(gold, number)`."""
     rows = [row for row in zip(*columns, strict=True) if keep(*row[1:])]
     return sum(predicted == gold for predicted, gold, _ in rows) / len(rows)
 
 
-def test_accuracies_are_shares_of_their_pairs(columns):
+def test_accuracies_of_all_groups(columns):
     scores = score_logic(*columns)
     assert scores.num_pairs == 400
     assert scores.accuracy == pytest.approx(share(columns, lambda gold, number: True))
@@ -35,7 +35,7 @@ def test_accuracies_are_shares_of_their_pairs(columns):
     assert scores.macro_accuracy == pytest.approx(sum(by_relation) / 6)
 
 
-def test_confusions_add_up_to_the_pairs(columns):
+def test_confusion_counts_the_pairs(columns):
     predictions, references, _ = columns
     scores = score_logic(*columns)
     for gold in RELATIONS:
@@ -61,6 +61,6 @@ def test_scores_survive_json(columns):
         ((["<"], ["<"], [1.5]), "number of operators 0 must be an integer"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(columns, message):
+def test_invalid_columns_are_refused(columns, message):
     with pytest.raises(ValueError, match=message):
         score_logic(*columns)

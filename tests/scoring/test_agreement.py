@@ -12,7 +12,7 @@ from onlstm_hf.trees.treebank import GoldTree
 
 @st.composite
 def parsers(draw):
-    """The trees of two to four parsers, binary and flat ones, of the same one to four sentences."""
+    """Draws binary and flat trees of two to four parsers for the same one to four sentences."""
     lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
 
     def tree(length):
@@ -28,13 +28,13 @@ def parsers(draw):
 
 
 def as_gold(tree):
-    """The same tree with a label for each constituent."""
+    """Converts a tree to a gold tree with labels."""
     spans = [("X", start, end) for start, end in tree.spans()]
     return GoldTree(tree.words, tuple(spans))
 
 
 @given(parsers())
-def test_agreement_is_the_f1_against_the_other_parsers_trees_as_gold(given_parsers):
+def test_agreement_is_the_f1_with_the_other_parser_as_gold(given_parsers):
     agreement = tree_agreement(given_parsers)
     for row, predicted in enumerate(given_parsers):
         for column, gold in enumerate(given_parsers):
@@ -42,7 +42,7 @@ def test_agreement_is_the_f1_against_the_other_parsers_trees_as_gold(given_parse
             assert agreement[row, column] == pytest.approx(expected, abs=1e-9)
 
 
-def test_other_sentences_cannot_be_compared():
+def test_different_sentences_are_refused():
     first, second = InducedTree.from_bracket("((a b) c)"), InducedTree.from_bracket("((a b) d)")
     with pytest.raises(ValueError, match="sentence 1 has other words"):
         tree_agreement([[first, first], [first, second]])
@@ -50,6 +50,6 @@ def test_other_sentences_cannot_be_compared():
         tree_agreement([[], []])
 
 
-def test_a_mean_leaves_out_the_parser_itself():
+def test_mean_agreement_excludes_the_parser_itself():
     agreement = np.array([[1.0, 0.2, 0.6], [0.2, 1.0, 0.4], [0.6, 0.4, 1.0]])
     assert mean_agreement(agreement) == pytest.approx([0.4, 0.3, 0.5])

@@ -6,7 +6,7 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.scoring.coverage import unknown_words
 
 
-def test_the_share_of_words_that_are_not_in_the_vocabulary_is_counted():
+def test_fraction_of_out_of_vocabulary_words():
     tokenizer = build_word_tokenizer(["the cat sat"])
     assert unknown_words(tokenizer, ["the cat", "a dog sat on"]) == pytest.approx(3 / 6)
     assert unknown_words(tokenizer, [["the", "cat"], ["a", "dog", "sat", "on"]]) == pytest.approx(3 / 6)
@@ -14,12 +14,12 @@ def test_the_share_of_words_that_are_not_in_the_vocabulary_is_counted():
     assert unknown_words(tokenizer, ["", []]) is None
 
 
-def test_words_that_the_tokenizer_leaves_out_do_not_count():
+def test_dropped_words_do_not_count():
     tokenizer = build_word_tokenizer(["the cat sat ."], drop_punctuation=True)
     assert unknown_words(tokenizer, ["the cat , dog !"]) == pytest.approx(1 / 3)
 
 
-def test_one_unknown_piece_makes_a_word_unknown_and_counts_once():
+def test_a_word_with_an_unknown_subword_is_unknown_and_counts_once():
     backend = Tokenizer(models.WordPiece({"[UNK]": 0, "un": 1, "##known": 2, "cat": 3, "-": 4}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")

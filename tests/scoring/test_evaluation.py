@@ -33,14 +33,14 @@ def stream():
 
 @torch.no_grad()
 def whole_row_log_likelihood(model, first_id, row):
-    """The definition, in float64 and in one call: sum over t of log p(row[t] | first_id, row[:t])."""
+    """The definition in one call: sum over t of log p(row[t] | first_id, row[:t])."""
     inputs = torch.tensor([[first_id, *row[:-1].tolist()]])
     log_probabilities = model(inputs).logits[0].log_softmax(-1)
     return log_probabilities.gather(-1, row.unsqueeze(-1)).sum().item()
 
 
 @pytest.mark.parametrize("chunk_length", [1, 2, 5, LENGTH - 1, LENGTH, 1000])
-def test_the_stream_scores_the_same_for_any_chunk_length(model, stream, chunk_length):
+def test_chunk_length_does_not_change_the_score(model, stream, chunk_length):
     expected = whole_row_log_likelihood(model.double(), EOS, stream)
     score = stream_log_likelihood(model, stream, chunk_length=chunk_length)
     assert score.num_tokens == LENGTH
@@ -51,7 +51,7 @@ def test_the_stream_scores_the_same_for_any_chunk_length(model, stream, chunk_le
 
 @pytest.mark.parametrize("chunk_length", [1, 3, 100])
 @pytest.mark.parametrize("batch_size", [2, 4, 7, LENGTH, 100])
-def test_each_row_of_a_batch_is_a_stream_of_its_own(model, stream, batch_size, chunk_length):
+def test_each_row_of_a_batch_is_a_separate_stream(model, stream, batch_size, chunk_length):
     model = model.double()
     length = math.ceil(LENGTH / min(batch_size, LENGTH))
     starts = range(0, LENGTH, length)
@@ -66,7 +66,7 @@ def test_each_row_of_a_batch_is_a_stream_of_its_own(model, stream, batch_size, c
     assert score.total_log_likelihood == pytest.approx(expected, rel=1e-12)
 
 
-def test_of_several_eos_ids_the_first_stands_before_the_text(model, stream):
+def test_the_first_of_several_eos_ids_precedes_the_text(model, stream):
     expected = stream_log_likelihood(model, stream)
     model.config.eos_token_id = [EOS, 7]
     assert stream_log_likelihood(model, stream) == expected
@@ -84,7 +84,7 @@ def test_bfloat16_is_within_one_percent(model, stream):
     assert stream_log_likelihood(model.to(torch.bfloat16), stream).loss == pytest.approx(expected, rel=0.01)
 
 
-def test_nan_weights_are_named_as_the_cause_at_the_first_chunk(model, stream, monkeypatch):
+def test_nan_weights_are_reported_at_the_first_chunk(model, stream, monkeypatch):
     with torch.no_grad():
         model.model.layers[1].recurrent_projection.weight[0, 0] = math.nan
     num_calls = 0
@@ -110,14 +110,14 @@ def test_nan_weights_are_named_as_the_cause_at_the_first_chunk(model, stream, mo
         ([1, -100, 2], f"token id -100 is outside the model's vocabulary of {VOCAB_SIZE}"),
     ],
 )
-def test_a_stream_that_cannot_be_scored_is_refused(model, input_ids, message):
+def test_invalid_streams_are_refused(model, input_ids, message):
     with pytest.raises(ValueError, match=message):
         stream_log_likelihood(model, input_ids)
     with pytest.raises(ValueError, match=message):
         check_token_ids(torch.tensor(input_ids), model)
 
 
-def test_bad_options_and_a_model_that_does_not_know_eos_are_refused(model, stream):
+def test_invalid_options_and_a_model_without_eos_are_refused(model, stream):
     for option in ("batch_size", "chunk_length"):
         with pytest.raises(ValueError, match=f"{option} must be at least 1, not 0"):
             stream_log_likelihood(model, stream, **{option: 0})
@@ -139,7 +139,7 @@ def test_loss_and_perplexity_are_means_of_tokens():
 
 
 def log_probabilities_step_by_step(model, ids):
-    """Reads one token at a time, after one `<eos>` and to the next."""
+    """Scores one token per call, from one `<eos>` to the next."""
     state, values = None, []
     with torch.no_grad():
         for token, following in zip([EOS, *ids], [*ids, EOS], strict=True):
@@ -151,7 +151,7 @@ def log_probabilities_step_by_step(model, ids):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("max_tokens", [2048, 4])
-def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model, batch_size, max_tokens):
+def test_sentence_scores_equal_those_of_single_steps(monkeypatch, model, batch_size, max_tokens):
     monkeypatch.setattr(sentence_scores, "MAX_TOKENS_PER_CALL", max_tokens)
     vocabulary = ["the", "cat", "sat", "on", "<eos>", "<unk>", "mat", "old", "dog", "that", "saw"]
     tokenizer = build_word_tokenizer(vocabulary=vocabulary, pad_token="<eos>")

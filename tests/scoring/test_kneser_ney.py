@@ -1,4 +1,4 @@
-"""Kneser-Ney n-grams against a definition that is written out word by word, with dictionaries."""
+"""Kneser-Ney n-grams against a direct implementation of the equations with dictionaries."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ def stream(sentences):
 
 
 class ByDefinition:
-    """Chen & Goodman's equations, one n-gram at a time."""
+    """The equations of Chen & Goodman, one n-gram at a time."""
 
     def __init__(self, sentences, vocab_size, order):
         self.vocab_size, self.order = vocab_size, order
@@ -36,13 +36,13 @@ class ByDefinition:
     def discount(self, n, count):
         number = Counter(self.counts[n].values())
         if not (number[1] and number[2] and number[3]):
-            found = FALLBACK_DISCOUNTS
+            discounts = FALLBACK_DISCOUNTS
         else:
             y = number[1] / (number[1] + 2 * number[2])
-            found = tuple(k - (k + 1) * y * number[k + 1] / number[k] for k in (1, 2, 3))
-            if not all(0 <= value <= k for k, value in enumerate(found, start=1)):
-                found = FALLBACK_DISCOUNTS
-        return found[min(count, 3) - 1]
+            discounts = tuple(k - (k + 1) * y * number[k + 1] / number[k] for k in (1, 2, 3))
+            if not all(0 <= value <= k for k, value in enumerate(discounts, start=1)):
+                discounts = FALLBACK_DISCOUNTS
+        return discounts[min(count, 3) - 1]
 
     def probability(self, word, context):
         if len(context) == 0:
@@ -58,13 +58,13 @@ class ByDefinition:
         return (max(count - self.discount(n, count), 0) if count else 0) / total + left / total * shorter
 
     def log_probabilities(self, sentences):
-        found = []
+        values = []
         for sentence in sentences:
             words = (EOS, *sentence, EOS)
             for end in range(1, len(words)):
                 context = words[max(0, end - self.order + 1) : end]
-                found.append(math.log(self.probability(words[end], context)))
-        return found
+                values.append(math.log(self.probability(words[end], context)))
+        return values
 
 
 VOCAB_SIZE = 5
@@ -73,13 +73,13 @@ texts = st.lists(st.lists(st.integers(1, VOCAB_SIZE - 1), max_size=6), min_size=
 
 @settings(max_examples=60)
 @given(texts, texts, st.integers(1, 4))
-def test_probabilities_are_those_of_the_equations(training, test, order):
+def test_probabilities_equal_those_of_the_equations(training, test, order):
     ngrams = KneserNeyNGrams(stream(training), VOCAB_SIZE, EOS, order)
     expected = ByDefinition(training, VOCAB_SIZE, order).log_probabilities(test)
     assert ngrams.log_probabilities(stream(test)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_text_may_end_within_its_only_sentence():
+def test_a_text_may_end_without_eos():
     ngrams = KneserNeyNGrams([1], VOCAB_SIZE, EOS, 3)
     found = ngrams.log_probabilities([1, 1, 2, EOS])
     assert np.isfinite(found).all() and found[0] > found[1]
@@ -95,7 +95,7 @@ def test_bad_input_is_refused():
             KneserNeyNGrams(tokens, VOCAB_SIZE, EOS)
 
 
-def test_the_penn_treebank_has_the_published_perplexity(shared_dir):
+def test_perplexity_of_the_penn_treebank_is_the_published_one(shared_dir):
     ids = {"<eos>": EOS}
     texts = {}
     for name in ("train", "test"):

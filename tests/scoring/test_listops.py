@@ -9,7 +9,7 @@ from onlstm_hf.trees.induced_tree import InducedTree
 EXPRESSIONS = list(map(read_expression, ["7", "[MAX 2 9 ]", "[MIN [MAX 1 5 ] 3 0 [SM 9 9 ] ]", "[MED 1 2 2 ]"]))
 
 
-def test_accuracy_is_counted_by_depth_and_length():
+def test_accuracy_by_depth_and_length():
     scores = score_listops(["7", "9", "3", "1"], EXPRESSIONS)
     assert scores.accuracy == 0.5
     by_depth = {depth: (group.correct, group.total) for depth, group in scores.by_depth.items()}
@@ -19,12 +19,12 @@ def test_accuracy_is_counted_by_depth_and_length():
 
 
 @pytest.mark.parametrize("predictions", [[], ["1"], ["1", "2", "3", "x"]])
-def test_predictions_that_do_not_fit_are_refused(predictions):
+def test_invalid_predictions_are_refused(predictions):
     with pytest.raises(ValueError, match="prediction"):
         score_listops(predictions, EXPRESSIONS)
 
 
-def test_the_trees_of_the_expressions_have_the_best_f1_by_their_own_constituents():
+def test_scores_of_gold_trees_and_baselines():
     expressions = [expression for expression in generate_listops(100, seed=2) if expression.depth > 1]
     gold = [expression.gold_tree() for expression in expressions]
     trees = [InducedTree.from_spans(tree.words, tree.spans()) for tree in gold]

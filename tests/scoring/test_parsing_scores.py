@@ -26,7 +26,7 @@ GOLD = GoldTree.from_bracket("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD sat) (
 
 
 def binary_trees(start, end):
-    """Every binary tree over the words start..end, as nested lists of indices."""
+    """Returns all binary trees over the words start..end, as nested lists of indices."""
     if end - start == 1:
         return [str(start)]
     return [
@@ -37,7 +37,7 @@ def binary_trees(start, end):
 
 
 def random_gold(num_words, generator):
-    """A random tree with any number of branches: a random binary tree without some of its brackets."""
+    """Draws a tree of any arity: a random binary tree without some of its brackets."""
     words = tuple(str(index) for index in range(num_words))
     spans = random_split_tree(words, generator).spans()
     return GoldTree(words, tuple(("X", *span) for span in spans if generator.random() < 0.6))
@@ -53,7 +53,7 @@ def test_scores_of_one_sentence_by_hand():
     assert scores.average_depth == pytest.approx((2 + 3 + 3 + 3 + 3 + 2) / 6)
 
 
-def test_sentences_with_nothing_to_find():
+def test_sentences_without_inner_gold_constituents():
     flat, two, one = ("a", "b", "c"), ("a", "b"), ("a",)
     for words, sentence_f1 in [(flat, 0.0), (two, 1.0), (one, 1.0)]:
         scores = score_parses([right_branching_tree(words)], [GoldTree(words, ())])
@@ -63,7 +63,7 @@ def test_sentences_with_nothing_to_find():
     assert score_parses([[*one]], [GoldTree(one, ())]).average_depth == 0
 
 
-def test_plain_rule_leaves_out_sentences_with_nothing_to_find():
+def test_plain_rule_ignores_sentences_without_inner_gold_constituents():
     flat = GoldTree(("a", "b", "c"), (("X", 0, 3),))
     scores = score_parses([right_branching_tree(GOLD.words), right_branching_tree(flat.words)], [GOLD, flat])
     assert scores.num_plain_sentences == 1
@@ -73,14 +73,14 @@ def test_plain_rule_leaves_out_sentences_with_nothing_to_find():
     assert scores.sentence_f1 == pytest.approx(2 / 7)
 
 
-def test_brackets_over_the_same_words_count_once_but_every_label_is_found():
+def test_brackets_over_the_same_words_count_once_except_for_label_recall():
     gold = GoldTree(("a", "b", "c", "d"), (("S", 0, 4), ("SBAR", 1, 4), ("VP", 1, 4), ("VP", 1, 4), ("NP", 1, 3)))
     scores = score_parses([["a", ["b", ["c", "d"]]]], [gold])
     assert (scores.evalb_precision, scores.evalb_recall) == (2 / 3, 2 / 3)
     assert scores.label_recall == {"NP": LabelRecall(0, 1), "SBAR": LabelRecall(1, 1), "VP": LabelRecall(1, 1)}
 
 
-def test_scores_by_length_split_the_sentences():
+def test_scores_by_length():
     gold = [random_gold(length, Random(length)) for length in (1, 2, 10, 11, 20, 45)]
     predicted = baseline_trees("right branching", gold)
     groups = score_parses(predicted, gold).by_length
@@ -107,7 +107,7 @@ def test_confidence_interval_is_seeded_and_close_to_the_normal_one():
     assert score_parses(predicted, gold, num_resamples=0).sentence_f1_interval is None
 
 
-def test_interval_of_several_models_has_the_deviation_between_them_and_between_sentences():
+def test_interval_of_several_models_covers_models_and_sentences():
     generator = Random(0)
     gold = [random_gold(generator.randint(3, 20), generator) for _ in range(100)]
     baselines = ["right branching", "left branching", "balanced"]
@@ -127,14 +127,14 @@ def test_interval_of_several_models_has_the_deviation_between_them_and_between_s
     assert low < inner[0] < inner[1] < high
 
 
-def test_interval_of_one_model_is_that_of_its_sentences():
+def test_interval_of_one_model_equals_that_of_its_sentences():
     generator = Random(0)
     gold = [random_gold(generator.randint(3, 20), generator) for _ in range(20)]
     scores = score_parses(baseline_trees("balanced", gold), gold, seed=3, confidence=0.9, num_resamples=50)
     assert mean_f1_interval([scores], seed=3, confidence=0.9, num_resamples=50) == scores.sentence_f1_interval
 
 
-def test_interval_of_corpus_f1_is_close_to_that_of_the_delta_method():
+def test_interval_of_corpus_f1_is_close_to_the_delta_method():
     generator = Random(0)
     gold = [random_gold(generator.randint(5, 12), generator) for _ in range(300)]
     predicted = [uniform_random_tree(tree.words, generator) for tree in gold]
@@ -171,7 +171,7 @@ def test_dictionary_is_json_ready_and_complete():
         ([GOLD, list("abc")], [GOLD, GoldTree(tuple("abd"), ())], "sentence 1: word 2 is predicted 'c', gold 'd'"),
     ],
 )
-def test_trees_that_do_not_belong_together_are_refused(predicted, gold, message):
+def test_trees_that_do_not_match_are_refused(predicted, gold, message):
     with pytest.raises(ValueError, match=message):
         score_parses(predicted, gold)
 
@@ -215,7 +215,7 @@ def test_random_baselines_are_seeded(name):
 
 
 def split_probability(nested):
-    """Probability of a tree when every constituent's split is drawn uniformly."""
+    """Returns the probability of a tree if all splits are uniform."""
     if isinstance(nested, str):
         return 1.0
     left, right = nested
@@ -260,7 +260,7 @@ def sample(shared_dir):
 
 @pytest.mark.parametrize("name", ["left", "right", "balanced", "random"])
 @pytest.mark.parametrize("part", ["wsj_sample", "wsj10_sample"])
-def test_scores_equal_those_of_the_authors_code_and_of_evalb(shared_dir, sample, part, name):
+def test_scores_equal_those_of_the_authors_code_and_evalb(shared_dir, sample, part, name):
     golden = json.loads((shared_dir / "golden/parsing_scores.json").read_text(encoding="utf-8"))[part][name]
     gold = sample if part == "wsj_sample" else [tree for tree in sample if len(tree.words) <= 10]
     if name == "random":
@@ -275,7 +275,7 @@ def test_scores_equal_those_of_the_authors_code_and_of_evalb(shared_dir, sample,
         assert getattr(scores, key) == pytest.approx(golden[key], abs=1e-6), key
     for rate, percentage in golden["evalb"].items():
         assert 100 * getattr(scores, f"evalb_{rate}") == pytest.approx(percentage, abs=0.01), rate
-    # The authors' code counts whole sentences, which every tree has.
+    # The authors' code includes whole sentences.
     whole = Counter(
         label for tree in gold for label, start, end in set(tree.constituents) if (start, end) == (0, len(tree.words))
     )

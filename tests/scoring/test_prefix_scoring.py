@@ -18,7 +18,7 @@ def make_gpt2():
 
 
 class ForgetfulMamba(MambaForCausalLM):
-    """A model that keeps nothing of what it has read."""
+    """A model without a state or cache."""
 
     def forward(self, input_ids, **kwargs):
         return super().forward(input_ids, **kwargs | {"use_cache": False})
@@ -39,24 +39,24 @@ def model(request):
 
 @torch.no_grad()
 def log_probability(model, sequence):
-    """The definition, one whole sequence in one call."""
+    """The definition: one whole sequence per call."""
     log_probabilities = model(torch.tensor([sequence])).logits[0].double().log_softmax(dim=-1)
     return sum(log_probabilities[i, token].item() for i, token in enumerate(sequence[1:]))
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
-def test_scores_are_those_of_reading_each_sequence_by_itself(model, batch_size):
+def test_scores_equal_those_of_each_sequence_alone(model, batch_size):
     expected = [log_probability(model, sequence) for sequence in SEQUENCES]
     scores = sequence_log_probabilities(model, SEQUENCES, batch_size)
     assert scores == pytest.approx(expected, abs=1e-4) and scores[0] == scores[2]
 
 
-tokens = st.integers(0, 2)  # so few that prefixes are shared
+tokens = st.integers(0, 2)  # few different tokens, so that prefixes are shared
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(tokens, min_size=1, max_size=6), min_size=1, max_size=12), st.integers(1, 12))
-def test_neither_order_nor_company_changes_a_score(sequences, batch_size):
+def test_scores_do_not_depend_on_order_and_batch(sequences, batch_size):
     model = MODELS["onlstm"]()
     expected = [log_probability(model, sequence) for sequence in sequences]
     assert sequence_log_probabilities(model, sequences, batch_size) == pytest.approx(expected, abs=1e-4)
@@ -68,7 +68,7 @@ def test_a_model_in_float64_scores_in_float64():
     assert sequence_log_probabilities(model, SEQUENCES, 3) == pytest.approx(expected, rel=1e-12)
 
 
-def test_every_prefix_is_read_once(model, monkeypatch):
+def test_every_prefix_is_computed_once(model, monkeypatch):
     num_tokens = []
     forward = type(model).forward
 
@@ -83,7 +83,7 @@ def test_every_prefix_is_read_once(model, monkeypatch):
     assert sum(num_tokens) == (sum(map(len, prefixes)) if keeps_nothing else len(prefixes))
 
 
-def test_nothing_to_score_and_mode_is_restored():
+def test_no_sequences_have_no_scores_and_the_mode_is_restored():
     model = MODELS["onlstm"]().train()
     assert sequence_log_probabilities(model, []) == []
     sequence_log_probabilities(model, SEQUENCES)
@@ -104,7 +104,7 @@ def test_bad_input_is_refused(sequences, batch_size, message):
         sequence_log_probabilities(MODELS["gpt2"](), sequences, batch_size)
 
 
-def test_nan_weights_are_named_as_the_cause():
+def test_nan_weights_are_reported():
     model = MODELS["gpt2"]()
     with torch.no_grad():
         model.transformer.wte.weight[1, 0] = math.nan

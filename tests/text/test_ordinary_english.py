@@ -1,4 +1,4 @@
-"""The released English tokenizers: text as people type it, and the Penn Treebank text as it was."""
+"""The released English tokenizers on typed text and on the Penn Treebank text."""
 
 import json
 from functools import cache
@@ -39,14 +39,14 @@ def test_penn_treebank_text_keeps_its_ids(name, part, shared_dir):
     assert ids == looked_up(released(name), map(str.split, lines))
 
 
-def test_words_of_gold_trees_are_looked_up(shared_dir):
+def test_words_of_gold_trees_keep_their_ids(shared_dir):
     tokenizer = released()
     gold = read_treebank(shared_dir / "data" / "wsj_sample" / "wsj_0001-0199.mrg")
     for tree, ids in zip(gold, looked_up(tokenizer, [tree.words for tree in gold]), strict=True):
         assert encode_words(tokenizer, list(tree.words)) == (ids, list(range(len(tree.words))))
 
 
-def test_the_released_tokenizers_have_the_rule_that_recipes_build():
+def test_released_tokenizers_equal_those_of_the_recipes():
     for name in [*CARDS, "prpn-es-small", "prpn-nl-small", "prpn-pt-small"]:
         saved = json.loads((PROJECT_ROOT / "model_cards" / name / "tokenizer.json").read_text())
         built = build_word_tokenizer(
@@ -88,7 +88,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize("text", TYPED)
-def test_leaves_are_the_words_as_they_were_typed(text):
+def test_leaves_are_substrings_of_the_typed_text(text):
     words, ids, _, offsets = encode_sentence(released(), text)
     marks = [text[start:end] for gap in mark_offsets(text, offsets) for start, end in gap]
     parts = TYPED[text].split()
@@ -114,20 +114,20 @@ def test_leaves_are_the_words_as_they_were_typed(text):
         ("co\u00adoperate up\u2011to-date\u200b now", "cooperate up-to-date now"),
     ],
 )
-def test_text_is_spelt_as_the_penn_treebank_text(text, spelt):
+def test_text_is_normalised_like_the_penn_treebank_text(text, spelt):
     spelt = spelt or text.lower().replace(",", "").replace(".", "")
     splitter = released().backend_tokenizer
     pieces = splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
     assert [piece for piece, _ in pieces] == spelt.split()
 
 
-def test_marks_alone_are_no_words():
+def test_punctuation_alone_has_no_words():
     for text in ["", " ", "\t", ". , ; : ! ?", "“”‘", "— – -", "()[]{}", "🙂 👩‍👩‍👧 🇩🇪", "**", "…", "€ © ™"]:
         assert encode_sentence(released(), text) == ([], [], [], [])
 
 
 @pytest.mark.parametrize("folder", [PROJECT_ROOT / RELEASED_MODEL, PACKED_MODEL], ids=["released", "packed"])
-def test_the_default_model_reads_the_same_words(folder):
+def test_the_default_model_has_the_same_words(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     unknown = set()
     for text in TYPED:
@@ -139,7 +139,7 @@ def test_the_default_model_reads_the_same_words(folder):
     assert unknown == {"https://example.com/a_(b)?c=1"}  # its signs are rare within words
 
 
-def test_offsets_of_autotokenizer_are_places_in_the_typed_text():
+def test_offsets_of_autotokenizer_refer_to_the_typed_text():
     text = "“Don’t,” he said\u00ad; IT is\u200b 5 U.S. cats’"
     encoding = released()(text, return_offsets_mapping=True)
     words = [text[start:end] for start, end in encoding["offset_mapping"]]
@@ -147,7 +147,7 @@ def test_offsets_of_autotokenizer_are_places_in_the_typed_text():
 
 
 @pytest.mark.parametrize("text", TYPED)
-def test_a_call_that_begins_with_the_token_that_is_asked_for_equals_parse(text):
+def test_a_forward_pass_with_a_bos_token_equals_parse(text):
     model, tokenizer = load_checkpoint(str(WORD_LEVEL))
     asking = AutoTokenizer.from_pretrained(WORD_LEVEL, add_bos_token=True)
     with torch.no_grad():
@@ -158,7 +158,7 @@ def test_a_call_that_begins_with_the_token_that_is_asked_for_equals_parse(text):
 
 
 @pytest.mark.parametrize("punctuation", ["drop", "attach", "cue"])
-def test_every_door_gives_the_same_record(punctuation, capsys):
+def test_parse_pipeline_and_command_give_the_same_records(punctuation, capsys):
     model, tokenizer = load_checkpoint(str(PACKED_MODEL))
     texts = [*TYPED, "", "()[]{} (the) [cat]", "\t the\tcat "]
     trees = model.parse(texts, tokenizer, punctuation=punctuation)
@@ -180,7 +180,7 @@ def test_every_door_gives_the_same_record(punctuation, capsys):
 
 
 def approximately(records):
-    """The records with distances that a batch of another size does not change."""
+    """Rounds distances, which depend slightly on the batch size."""
     return [record | {"distances": [value and round(value, 3) for value in record["distances"]]} for record in records]
 
 
@@ -195,7 +195,7 @@ def test_text_without_spaces_gets_a_warning(text, monkeypatch):
     assert "segment" in warnings[0]
 
 
-def test_special_and_added_tokens_do_not_cut_words():
+def test_special_and_added_tokens_do_not_split_words():
     tokenizer = build_word_tokenizer(["a b sat newwordly"])
     tokenizer.add_tokens(["newword"])
     assert tokenizer_words(tokenizer, "a <unk>b sat newwordly") == ["a", "<unk>b", "sat", "newwordly"]

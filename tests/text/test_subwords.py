@@ -26,7 +26,7 @@ def test_the_same_text_gives_the_same_ids():
 
 
 @pytest.mark.parametrize("parts", ["bpe", "characters"])
-def test_words_are_written_as_the_word_tokenizer_writes_them(parts, tmp_path):
+def test_words_are_normalised_as_by_the_word_tokenizer(parts, tmp_path):
     options = {"lowercase": True, "digits_to_n": True, "drop_punctuation": True}
     tokenizer = build_subword_tokenizer(TEXT, parts=parts, vocab_size=60, **options)
     words = build_word_tokenizer(TEXT, **options)
@@ -38,7 +38,7 @@ def test_words_are_written_as_the_word_tokenizer_writes_them(parts, tmp_path):
     assert AutoTokenizer.from_pretrained(tmp_path).encode(TEXT[3]) == tokenizer.encode(TEXT[3])
 
 
-def test_characters_are_parts_of_their_words():
+def test_characters_are_subwords():
     tokenizer = build_subword_tokenizer(["我們 常常 一起 上學", "常 上學"], parts="characters")
     assert tokenizer.tokenize("常常 上學") == ["常", "##常", "上", "##學"]
     assert encode_words(tokenizer, ["常常", "一", "上學"])[1] == [0, 0, 1, 2, 2]
@@ -46,7 +46,7 @@ def test_characters_are_parts_of_their_words():
     assert tokenizer.tokenize("貓")[:1] == ["<unk>"]
 
 
-def test_the_most_frequent_characters_have_the_room_that_there_is():
+def test_a_small_vocabulary_has_the_most_frequent_characters():
     tokenizer = build_subword_tokenizer(["a a a b b c"], parts="characters", vocab_size=5)
     assert tokenizer.get_vocab() == {"<eos>": 0, "<unk>": 1, "<pad>": 2, "a": 3, "b": 4}
     tokenizer = build_subword_tokenizer(["ab ab ab ac c c c c c"], vocab_size=6)
@@ -54,7 +54,7 @@ def test_the_most_frequent_characters_have_the_room_that_there_is():
     assert tokenizer.tokenize("ac") == ["a", "<unk>"]
 
 
-def test_special_tokens_that_are_written_in_the_text_are_no_words():
+def test_special_tokens_in_the_text_are_no_words():
     tokenizer = build_subword_tokenizer(["<unk> aa <eos> aa"] * 5)
     assert set(tokenizer.get_vocab()) == {"<eos>", "<unk>", "<pad>", "a", "##a", "aa"}
     assert tokenizer.tokenize("aa <unk> aa") == ["aa", "<unk>", "aa"]
@@ -71,7 +71,7 @@ def test_special_tokens_that_are_written_in_the_text_are_no_words():
         ({"eos_token": "<unk>"}, "must be non-empty and eos and unk distinct"),
     ],
 )
-def test_arguments_out_of_their_range_are_refused(options, message):
+def test_invalid_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build_subword_tokenizer(TEXT, **options)
 

@@ -15,13 +15,13 @@ WORDS_BY_COUNT = ["the", "a", "cat", "dog", "saw", "bird", "slept"]
 
 
 def pieces(tokenizer, text):
-    """The part of the text that each token covers."""
+    """Returns the part of the text that each token covers."""
     offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
     return [text[start:end] for start, end in offsets]
 
 
 @pytest.mark.parametrize("build", [build_word_tokenizer, build_subword_tokenizer])
-def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, build):
+def test_a_byte_order_mark_is_not_part_of_the_first_word(tmp_path, build):
     text = "the cat sat\nthe cat ran\n" * 3
     (tmp_path / "plain.txt").write_text(text, encoding="utf-8")
     (tmp_path / "marked.txt").write_text(text, encoding="utf-8-sig")
@@ -29,13 +29,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, build):
     assert marked == plain
 
 
-def test_ids_are_special_tokens_then_words_by_count_then_by_code_point():
+def test_ids_are_special_tokens_then_words_by_count_and_code_point():
     tokenizer = build_word_tokenizer(SENTENCES)
     assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == ["<eos>", "<unk>", "<pad>", *WORDS_BY_COUNT]
     assert (tokenizer.eos_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id) == (0, 1, 2)
 
 
-def test_every_kind_of_source_gives_the_same_vocabulary(tmp_path):
+def test_all_kinds_of_sources_give_the_same_vocabulary(tmp_path):
     datasets = library("datasets")
     first, second = tmp_path / "first.txt", tmp_path / "second.txt"
     first.write_text("\n".join(SENTENCES[:2]) + "\n", encoding="utf-8")
@@ -58,12 +58,12 @@ def test_vocab_size_counts_the_special_tokens():
     assert len(build_word_tokenizer(SENTENCES, vocab_size=1000)) == 10
 
 
-def test_min_count_leaves_rare_words_out():
+def test_min_count_drops_rare_words():
     tokenizer = build_word_tokenizer(SENTENCES, min_count=2)
     assert tokenizer.convert_ids_to_tokens(range(3, len(tokenizer))) == ["the", "a", "cat", "dog", "saw"]
 
 
-def test_a_given_vocabulary_is_kept_and_completed_at_its_end():
+def test_missing_special_tokens_are_appended_to_a_given_vocabulary():
     original = ["aer", "<eos>", "pierre", "<unk>", "N"]
     tokenizer = build_word_tokenizer(vocabulary=original)
     assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == [*original, "<pad>"]
@@ -76,7 +76,7 @@ def test_a_given_vocabulary_is_kept_and_completed_at_its_end():
     assert (len(shared), shared.pad_token_id) == (len(original), shared.eos_token_id)
 
 
-def test_no_token_is_added_to_the_text():
+def test_no_special_token_is_added_to_the_text():
     tokenizer = build_word_tokenizer(SENTENCES)
     for text in [*SENTENCES, ""]:
         ids = tokenizer(text, add_special_tokens=True)["input_ids"]
@@ -85,14 +85,14 @@ def test_no_token_is_added_to_the_text():
     assert set(tokenizer("the cat")) == {"input_ids", "attention_mask"}
 
 
-def test_decode_joins_words_with_spaces_and_characters_with_nothing():
+def test_decode_joins_words_with_spaces_and_characters_without():
     words = build_word_tokenizer(["I do n't know , John 's dog ."])
     assert words.decode(words.encode("I do  n't know ,\tJohn 's dog .")) == "I do n't know , John 's dog ."
     characters = build_word_tokenizer(["I do n't"], split="characters")
     assert characters.decode(characters.encode("do n't  I")) == "do n't  I"
 
 
-# Each pair: a word of the Wall Street Journal, and how the Penn Treebank language-modelling text writes it.
+# Pairs of a word and its form in the Penn Treebank text for language modelling.
 PENN_NUMBERS = [
     *((number, "N") for number in ["61", "9.8", "1,000", "4,393,237", "1\\/2", "1/2", "1986-87", "3:15", "%"]),
     *((word, word) for word in ["1990s", "'80s", "30-year", "13th", "cray-3", "190.58-point", "300-a-share"]),
@@ -107,7 +107,7 @@ def test_numbers_become_n_as_in_the_penn_treebank_text(split, word, expected):
 
 
 def test_number_normalisation_agrees_with_the_penn_treebank_text(shared_dir):
-    """The annotated sentences and the language-modelling text are the same articles before and after normalisation."""
+    """The treebank and the language-modelling text are the same articles before and after normalisation."""
     trees = (shared_dir / "data/wsj_sample/wsj_0001-0199.mrg").read_text(encoding="utf-8")
     raw_words = Counter(word.lower() for tag, word in re.findall(r"\((\S+) ([^()\s]+)\)", trees) if tag != "-NONE-")
     lines = (shared_dir / "data/ptb/train.txt").read_text(encoding="utf-8").split("\n")[1:3911]
@@ -119,7 +119,7 @@ def test_number_normalisation_agrees_with_the_penn_treebank_text(shared_dir):
     assert penn_words["N"] > 2000
 
 
-def test_lower_case_keeps_the_number_symbol_of_the_penn_treebank_text():
+def test_lower_casing_keeps_the_number_symbol():
     tokenizer = build_word_tokenizer(["Pierre <unk> N years old"], lowercase=True, digits_to_n=True)
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("PIERRE 61 N n")) == ["pierre", "N", "N", "<unk>"]
     plain = build_word_tokenizer(["Pierre N"], lowercase=True)
@@ -127,7 +127,7 @@ def test_lower_case_keeps_the_number_symbol_of_the_penn_treebank_text():
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_offsets_refer_to_the_text_as_it_was_given(lowercase):
+def test_offsets_refer_to_the_original_text(lowercase):
     text = "  The  İstanbul\tcafé 👩‍👩‍👧 ran\n"
     tokenizer = build_word_tokenizer(["the"], lowercase=lowercase, digits_to_n=True)
     assert pieces(tokenizer, text) == text.split()
@@ -206,7 +206,7 @@ def test_characters_round_trip(text):
     assert tokenizer.decode(ids) == text
 
 
-def test_a_saved_tokenizer_is_the_same_after_loading(tmp_path):
+def test_save_and_load_keep_the_tokenizer(tmp_path):
     text = "Mr. Smith doesn't have 1,000 cats <unk> <eos>"
     for index, options in enumerate(
         [{"split": "treebank", "lowercase": True, "digits_to_n": True}, {"split": "characters"}, {"pad_token": None}]
@@ -220,7 +220,7 @@ def test_a_saved_tokenizer_is_the_same_after_loading(tmp_path):
         assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
 
 
-def test_batches_are_padded_on_the_side_that_the_tokenizer_was_built_for(tmp_path):
+def test_batches_are_padded_on_the_padding_side(tmp_path):
     batch = build_word_tokenizer(SENTENCES)(["the cat", "the"], padding=True)
     assert (batch["input_ids"], batch["attention_mask"]) == ([[3, 5], [3, 2]], [[1, 1], [1, 0]])
     build_word_tokenizer(SENTENCES, padding_side="left").save_pretrained(tmp_path)
@@ -238,7 +238,7 @@ def test_penn_treebank_vocabulary(shared_dir):
     assert len(tokenizer) == 10_001
 
 
-def test_long_lines_of_a_file_come_in_pieces_of_whole_words(tmp_path):
+def test_long_lines_of_a_file_are_split_between_words(tmp_path):
     path = tmp_path / "long.txt"
     text = " ".join(["été", "the", "naïve", "日本語", "x" * 50] * 40_000)
     path.write_text(f"{text}\nthe end", encoding="utf-8")
@@ -247,7 +247,7 @@ def test_long_lines_of_a_file_come_in_pieces_of_whole_words(tmp_path):
     assert max(map(len, pieces)) < 1_000_100 and all(piece[0] == " " for piece in pieces[1:])
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_errors_name_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent.txt"):
         build_word_tokenizer(tmp_path / "absent.txt")
     with pytest.raises(FileNotFoundError, match="absent.txt"):
@@ -260,13 +260,13 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     "texts", [["and/or", "cat"], ["U.S", "cat"], ("3.5", "km/h"), ["he said and/or", "notes.txt"]]
 )
-def test_strings_of_a_list_are_text_unless_they_are_named_as_files_of_text(build, texts):
+def test_strings_of_a_list_are_text_unless_they_have_suffixes_of_text_files(build, texts):
     tokenizer = build(texts)
     for word in " ".join(texts).split():
         assert tokenizer.unk_token_id not in tokenizer(word).input_ids
 
 
-def test_a_file_that_is_not_utf8_is_named_with_the_line(tmp_path):
+def test_errors_name_the_line_that_is_not_utf8(tmp_path):
     path = tmp_path / "latin1.txt"
     path.write_bytes(b"one two three four five\ncaf\xe9 six\n")
     with pytest.raises(ValueError, match=r"latin1\.txt is not UTF-8: byte 0xe9 in line 2"):
@@ -290,7 +290,7 @@ def test_an_empty_source_is_refused(source):
         ({"eos_token": "<unk>"}, "distinct"),
     ],
 )
-def test_arguments_out_of_range_are_refused(options, message):
+def test_invalid_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build_word_tokenizer(SENTENCES, **options)
 
@@ -308,7 +308,7 @@ def test_a_vocabulary_with_repeated_words_or_ids_is_refused(vocabulary, message)
         build_word_tokenizer(vocabulary=vocabulary)
 
 
-def test_datasets_that_do_not_fit_are_refused():
+def test_invalid_sources_are_refused():
     with pytest.raises(ValueError, match=r"no text in the column 'text'; its columns are sentence \(str\)"):
         build_word_tokenizer([{"sentence": "the cat"}])
     with pytest.raises(ValueError, match="several splits.*train, test"):
@@ -318,7 +318,7 @@ def test_datasets_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("split", ["whitespace", "treebank"])
-def test_words_without_a_letter_or_digit_are_left_out(split):
+def test_words_without_letters_or_digits_are_dropped(split):
     text = ["O gato , que dorme . ( 12 %", "-- ... !?"]
     tokenizer = build_word_tokenizer(text, drop_punctuation=True, lowercase=True, split=split)
     assert tokenizer.tokenize("O gato , que dorme . <eos> -- 12 ... $ % !? ( q.") == [
@@ -330,7 +330,7 @@ def test_words_without_a_letter_or_digit_are_left_out(split):
     assert with_numbers.tokenize("12 , % .") == ["N", "N"]
 
 
-def test_marks_at_the_ends_of_words_are_left_out():
+def test_punctuation_at_the_ends_of_words_is_dropped():
     text = ["o sr. gato que dorme N ee.uu. d'água fim-de-semana 。 貓"]
     tokenizer = build_word_tokenizer(text, drop_punctuation=True, lowercase=True, digits_to_n=True)
     words = tokenizer.tokenize("«O Sr. gato», que (dorme)... ¿1.000,50, 12? 「貓」， d'água; fim-de-semana “dorme.”")

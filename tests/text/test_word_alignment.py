@@ -52,7 +52,7 @@ def unigram() -> PreTrainedTokenizerFast:
 
 
 def sentencepiece_like_bpe() -> PreTrainedTokenizerFast:
-    """Spaces are letters and nothing separates words beforehand, as in Llama's tokenizer."""
+    """Spaces are characters, without a pre-tokenizer, as in Llama's tokenizer."""
     backend = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
     backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     backend.pre_tokenizer = pre_tokenizers.Split("▁", behavior="merged_with_next")
@@ -95,7 +95,7 @@ def built(name: str):
 
 
 @every_tokenizer
-def test_ids_are_those_of_the_normal_text_and_each_belongs_to_the_word_it_was_cut_from(name):
+def test_ids_equal_those_of_the_text_and_belong_to_their_words(name):
     tokenizer = built(name)
     words = ["the", "smaller", "dogs", "barked", "loudly"]
     ids, word_indices = encode_words(tokenizer, words)
@@ -105,7 +105,7 @@ def test_ids_are_those_of_the_normal_text_and_each_belongs_to_the_word_it_was_cu
         assert tokenizer.decode(tokens).replace(" ##", "").strip() in (word, "<unk>", " ".join(word), "[UNK]")
 
 
-def test_a_space_of_a_character_tokenizer_belongs_to_the_word_that_follows():
+def test_a_space_of_a_character_tokenizer_belongs_to_the_next_word():
     for name in ("characters", "slow characters"):
         assert encode_words(built(name), ["the", "cat"])[1] == [0, 0, 0, 1, 1, 1, 1]
 
@@ -122,7 +122,7 @@ HARD_WORDS += ["New York", " ", "日本語", "É", "don't", ""]
 @example(words=["the"] * 500)
 @given(words=st.lists(st.text(st.sampled_from("theca'9 ▁#\u0301\ufe0f😀") | st.characters(codec="utf-8"), max_size=6)))
 @every_tokenizer
-def test_no_word_is_lost_whatever_the_words(name, words):
+def test_every_word_has_a_token(name, words):
     tokenizer = built(name)
     ids, word_indices = encode_words(tokenizer, words)
     assert len(ids) == len(word_indices)
@@ -131,14 +131,14 @@ def test_no_word_is_lost_whatever_the_words(name, words):
     assert all(isinstance(token_id, int) and token_id >= 0 for token_id in ids)
 
 
-def test_a_word_without_tokens_is_the_unknown_token():
+def test_a_word_without_tokens_gets_the_unknown_token():
     tokenizer = built("WordPiece")
     ids, word_indices = encode_words(tokenizer, ["the", "\x07", "cat"])
     assert word_indices == [0, 1, *[2] * (len(ids) - 2)]
     assert ids[1] == tokenizer.unk_token_id
 
 
-def test_a_word_without_tokens_copies_its_neighbour_where_there_is_no_unknown_token():
+def test_without_an_unknown_token_a_word_without_tokens_copies_its_neighbour():
     tokenizer = built("BPE without unknown token")
     the, cat = (tokenizer.encode(word) for word in ("the", "cat"))
     assert len(the) == len(cat) == 1
@@ -146,13 +146,13 @@ def test_a_word_without_tokens_copies_its_neighbour_where_there_is_no_unknown_to
     assert encode_words(tokenizer, ["", ""]) == ([tokenizer.eos_token_id] * 2, [0, 1])
 
 
-def test_a_tokenizer_with_nothing_for_any_word_is_refused():
+def test_a_tokenizer_without_a_token_for_any_word_is_refused():
     with pytest.raises(ValueError, match="set tokenizer.unk_token"):
         encode_words(byte_level_bpe(), [""])
 
 
 @pytest.mark.parametrize("name", [name for name in TOKENIZERS if name not in WORD_LEVEL])
-def test_words_of_a_sentence_are_what_white_space_separates(name):
+def test_white_space_separates_words_for_other_tokenizers(name):
     tokenizer = built(name)
     text = "  The cat's 1,000\tdogs  barked.\n"
     words, ids, word_indices, offsets = encode_sentence(tokenizer, text)
@@ -160,7 +160,7 @@ def test_words_of_a_sentence_are_what_white_space_separates(name):
     assert (ids, word_indices) == encode_words(tokenizer, words)
 
 
-def test_words_of_a_sentence_are_the_tokens_of_a_word_level_tokenizer():
+def test_words_are_the_tokens_of_a_word_level_tokenizer():
     text = "  The DOG didn't see 9.8% of 1,000 cats (<unk>) in the 1990s. "
     words, ids, word_indices, offsets = encode_sentence(built("treebank words"), text)
     assert " ".join(words) == "The DOG did n't see 9.8 % of 1,000 cats ( <unk> ) in the 1990s ."
@@ -172,7 +172,7 @@ def test_words_of_a_sentence_are_the_tokens_of_a_word_level_tokenizer():
     assert encode_sentence(built("characters"), "a cat")[0] == ["a", " ", "c", "a", "t"]
 
 
-def test_what_a_subword_tokenizer_leaves_out_is_no_word():
+def test_punctuation_dropped_by_a_subword_tokenizer_is_no_word():
     tokenizer = build_subword_tokenizer(["The cat saw the dog"] * 9, drop_punctuation=True)
     words, ids, word_indices, offsets = encode_sentence(tokenizer, "The cat , « saw » the dog .")
     assert words == ["The", "cat", "saw", "the", "dog"] == tokenizer_words(tokenizer, "The cat , « saw » the dog .")
@@ -183,7 +183,7 @@ def test_what_a_subword_tokenizer_leaves_out_is_no_word():
     assert encode_sentence(tokenizer, "« , »") == ([], [], [], [])
 
 
-def test_whole_numbers_are_reported_though_the_model_sees_n():
+def test_offsets_cover_whole_numbers_that_became_n():
     tokenizer = build_word_tokenizer(vocabulary=["in", "N"], digits_to_n=True, lowercase=True)
     words, ids, _, offsets = encode_sentence(tokenizer, "In 1,000 9.8 61")
     assert words == ["In", "1,000", "9.8", "61"]
@@ -203,7 +203,7 @@ def test_word_level_tokenizers_are_recognised():
     assert {name for name in TOKENIZERS if is_word_level(built(name))} == WORD_LEVEL
 
 
-def test_words_around_punctuation_that_is_left_out_are_reported_without_it():
+def test_words_do_not_include_dropped_punctuation():
     tokenizer = build_word_tokenizer(["o gato que dorme N"], drop_punctuation=True, digits_to_n=True, split="treebank")
     text = "(o gato, «que» (9.8 dorme.) 5%, .5"
     words, ids, _, offsets = encode_sentence(tokenizer, text)

@@ -1,4 +1,4 @@
-"""A tree beside a gold tree: what is shared and what crosses, F1, and the gold trees that are taken."""
+"""Comparison of a tree with a gold tree: shared and crossing constituents, F1, and accepted gold trees."""
 
 import pickle
 from ast import literal_eval
@@ -13,7 +13,7 @@ from tests.helpers.requirements import library
 
 
 def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """By sets of words: some are shared, and each has some that the other has not."""
+    """Returns whether the sets of words overlap and neither contains the other."""
     first, second = set(range(*one)), set(range(*other))
     return bool(first & second) and bool(first - second) and bool(second - first)
 
@@ -25,7 +25,7 @@ def sentences_with_two_trees(draw):
     return tree_from_distances(draw(distances), words), tree_from_distances(draw(distances), words, "none")
 
 
-def test_what_is_shared_crosses_and_is_missed():
+def test_shared_crossing_and_missed_constituents():
     comparison = InducedTree.from_bracket("(a ((b c) (d e)))").compare("(((a b) c) (d e))")
     assert comparison.shared == [(3, 5)]
     assert comparison.crossing == [(1, 5), (1, 3)]
@@ -35,13 +35,13 @@ def test_what_is_shared_crosses_and_is_missed():
 
 
 @given(sentences_with_two_trees())
-def test_the_scores_are_those_of_the_treebank_scores(trees):
+def test_scores_equal_those_of_score_parses(trees):
     tree, other = trees
     comparison = tree.compare(other)
     gold = GoldTree(other.words, tuple(("X", *span) for span in other.spans()))
     scores = score_parses([tree], [gold], num_resamples=0)
-    found = (comparison.precision, comparison.recall, comparison.f1)
-    assert found == pytest.approx((scores.sentence_precision, scores.sentence_recall, scores.sentence_f1), abs=1e-6)
+    rates = (comparison.precision, comparison.recall, comparison.f1)
+    assert rates == pytest.approx((scores.sentence_precision, scores.sentence_recall, scores.sentence_f1), abs=1e-6)
     inner = [[span for span in each.spans() if span != (0, len(tree.words))] for each in trees]
     assert comparison.crossing == [span for span in inner[0] if any(cross(span, gold) for gold in inner[1])]
     assert sorted(comparison.shared + comparison.missed) == sorted(inner[1])
@@ -51,7 +51,7 @@ def test_the_scores_are_those_of_the_treebank_scores(trees):
     "gold",
     ["(S (NP The cat) sat)", "((The cat) sat)", "(S (NP (DT The) (NN cat)) (VP (VBD sat)))", [["the", "cat"], "sat"]],
 )
-def test_gold_trees_of_every_kind_are_taken(gold):
+def test_all_kinds_of_gold_trees_are_accepted(gold):
     tree = InducedTree.from_bracket("((the cat) sat)")
     assert tree.compare(gold).f1 == tree.compare(InducedTree.from_bracket("((the cat) sat)")).f1 == 1
 
@@ -71,7 +71,7 @@ def test_penn_treebank_escapes_are_the_same_words():
         (7, "not a int"),
     ],
 )
-def test_gold_trees_that_do_not_fit_are_errors(gold, message):
+def test_gold_trees_that_do_not_match_are_refused(gold, message):
     with pytest.raises(ValueError, match=message):
         InducedTree.from_bracket("((a b) c)").compare(gold)
 
@@ -82,7 +82,7 @@ TYPED = "((The cat) (paid (($ (4.5 million)) (9 %))))"
 
 
 @pytest.mark.parametrize("tree", [TYPED, TYPED.replace("$ (4.5 million)", "4.5 million")])
-def test_marks_currency_signs_and_empty_elements_of_one_tree_only_do_not_count(tree):
+def test_punctuation_currency_signs_and_empty_elements_of_only_one_tree_are_ignored(tree):
     tree = InducedTree.from_bracket(tree)
     for gold in (PENN, library("nltk").Tree.fromstring(PENN), GoldTree.from_bracket(PENN)):
         comparison = tree.compare(gold)
@@ -90,12 +90,12 @@ def test_marks_currency_signs_and_empty_elements_of_one_tree_only_do_not_count(t
         assert comparison.f1 == 1 and comparison.shared == [(0, 2), (2, 7), (3, 7), (3, 5), (5, 7)]
 
 
-def test_marks_that_both_trees_have_count():
+def test_punctuation_of_both_trees_counts():
     tree = InducedTree.from_bracket("(((the cat) sat) .)")
     assert tree.compare("(S (S (NP (DT the) (NN cat)) (VBD sat)) (. .))").shared == [(0, 3), (0, 2)]
 
 
-def test_words_that_an_error_advises_to_parse_can_be_compared():
+def test_words_suggested_by_the_error_can_be_compared():
     gold = "(S (NP (DT The) (NN cat)) (VP (MD can) (RB not) (VB sit)) (. .))"
     with pytest.raises(ValueError, match="parse") as refused:
         InducedTree.from_bracket("((the cat) (cannot sit))").compare(gold)
@@ -103,7 +103,7 @@ def test_words_that_an_error_advises_to_parse_can_be_compared():
     assert InducedTree.from_spans(words, [(0, 2)]).compare(gold).shared == [(0, 2)]
 
 
-def test_pictures_for_notebooks():
+def test_notebooks_show_pictures():
     tree = InducedTree.from_bracket("((a b) c)")
     comparison = tree.compare("(a (b c))")
     assert comparison._repr_svg_() == comparison.to_svg() and "0 of 1 constituents are gold" in comparison.to_svg()

@@ -29,21 +29,21 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
 @pytest.mark.parametrize(
     "spans, text, expected",
     [
-        # a comma hangs on the smallest constituent that has both its neighbours
+        # a comma attaches to the smallest constituent with both neighbours
         ([(0, 2), (2, 4)], "a b, c d.", [["a", "b"], ",", ["c", "d"], "."]),
-        # an opening mark and its partner hang on the smallest constituent with the words between them
+        # a pair attaches to the smallest constituent with the words between the marks
         ([(1, 4), (1, 3)], "a (b c) d", ["a", [["(", "b", "c", ")"], "d"]]),
         ([(2, 4)], 'a b, "c d"!?', ["a", "b", ",", ['"', "c", "d", '"'], "!", "?"]),
         ([(0, 2)], '— "a b," c d', ["—", ['"', "a", "b", ",", '"'], "c", "d"]),
         ([(0, 2), (2, 4)], "“a b — c d”", ["“", ["a", "b"], "—", ["c", "d"], "”"]),
         ([(1, 4), (2, 4)], '"a," b c (d).', ['"', "a", ",", '"', ["b", ["c", "(", "d", ")"]], "."]),
-        # a single word is no constituent
+        # one word between the marks, which is no constituent
         ([(0, 2), (2, 4)], "a (b) c d", [["a", "(", "b", ")"], ["c", "d"]]),
-        # a constituent has only some of the words between the marks
+        # a constituent crosses the pair
         ([(0, 2), (2, 4)], "a (b c) d", [["a", "(", "b"], ["c", ")", "d"]]),
-        # no word stands between the marks
+        # no word between the marks
         ([(0, 2), (2, 4)], "a b () c d", [["a", "b"], "(", ")", ["c", "d"]]),
-        # a mark without a partner begins the largest constituent that begins after it, or hangs as a comma does
+        # a single opening mark begins the largest constituent after it; other single marks attach like a comma
         ([(1, 4), (1, 3)], "a (b c d", ["a", ["(", ["b", "c"], "d"]]),
         ([(1, 4), (1, 3)], "a b c) d", ["a", [["b", "c"], ")", "d"]]),
         # pairs and single marks in one gap
@@ -53,7 +53,7 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         ([], "... a b c d 🙂", ["...", "a", "b", "c", "d", "🙂"]),
     ],
 )
-def test_marks_hang_as_in_treebanks(spans, text, expected):
+def test_marks_attach_as_in_treebanks(spans, text, expected):
     assert with_marks(FOUR, spans, text).to_nested() == expected
 
 
@@ -64,7 +64,7 @@ def test_marks_hang_as_in_treebanks(spans, text, expected):
         *("¿?", "¡!", "¡ !!!", '""', "''", "`'", "`` ''", '`` "', "'' ''", "**", "__"),
     ],
 )
-def test_the_partner_of_an_opening_mark_is_found(pair):
+def test_opening_marks_are_paired(pair):
     opening, closing = pair.split() if " " in pair else pair
     expected = [["a", "b"], [opening, "c", "d", closing], ["e", "f"]]
     for text in (f"a b {opening}c d{closing} e f", f"a b {opening} c d {closing} e f", f"a b{opening}c d{closing}e f"):
@@ -79,7 +79,7 @@ def test_the_partner_of_an_opening_mark_is_found(pair):
         ('a b "c "d" " e f', [["a", "b"], ['"', "c", '"', "d", '"', '"'], ["e", "f"]]),
         ("a b “c „d“” e f", [["a", "b"], ["“", "c", "„", "d", "“", "”"], ["e", "f"]]),
         ('a b (c "d) e f', [["a", "b"], ["(", "c", '"', "d", ")"], ["e", "f"]]),
-        # signs of inches, apostrophes, and marks the other way round
+        # inch signs, apostrophes, and closing before opening marks
         ('a b" c d" e f', [["a", "b"], '"', ["c", "d"], '"', ["e", "f"]]),
         ("a 'b 'c d e f", [["a", "'", "b"], ["'", "c", "d"], ["e", "f"]]),
         ("a b) c d ( e f", [["a", "b"], ")", ["c", "d"], ["(", "e", "f"]]),
@@ -89,7 +89,7 @@ def test_quotation_marks_open_before_a_word_and_close_after_one(text, expected):
     assert with_marks(SIX, THREE_PAIRS, text).to_nested() == expected
 
 
-def test_marks_have_places_and_no_distance():
+def test_marks_have_offsets_and_no_distance():
     tree = with_marks(["a", "b"], [], " a, b! ")
     assert tree.words == ("a", ",", "b", "!")
     assert tree.offsets == ((1, 2), (2, 3), (4, 5), (5, 6))
@@ -101,7 +101,7 @@ def test_marks_have_places_and_no_distance():
 
 @st.composite
 def marked_sentences(draw):
-    """A tree, its text with single and paired marks, and for each pair its two places and the words between them."""
+    """Draws a tree, its text with single and paired marks, and the offsets and words of each pair."""
     distances = draw(st.lists(st.floats(0, 1), max_size=7))
     words = [f"w{number}" for number in range(len(distances))]
     spans = tree_from_distances(distances, words, draw(st.sampled_from(["right", "none"]))).spans()
@@ -125,7 +125,7 @@ def marked_sentences(draw):
 
 
 @given(marked_sentences())
-def test_pairs_are_siblings_and_without_its_marks_the_tree_is_as_before(sentence):
+def test_pairs_are_siblings_and_attaching_keeps_the_constituents(sentence):
     tree, text, pairs = sentence
     marks = mark_offsets(text, tree.offsets)
     attached = attach_marks(tree, text, marks)
@@ -153,7 +153,7 @@ def test_pairs_are_siblings_and_without_its_marks_the_tree_is_as_before(sentence
             assert words_in(*parent(leaf_at[opening])) == smallest
 
 
-def test_distances_rise_at_marks_by_standard_deviations_of_the_sentence():
+def test_distances_after_marks_rise_by_standard_deviations():
     distances = [0.1, 0.2, 0.4, 0.3]
     raised = raise_at_marks(distances, [True, False, True, False], strength=2)
     assert raised == pytest.approx([0.1, 0.2, 0.4 + 2 * pstdev(distances), 0.3])

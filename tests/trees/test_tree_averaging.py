@@ -17,7 +17,7 @@ from onlstm_hf.trees.induced_tree import InducedTree
 
 @cache
 def binary_trees(start, end):
-    """The spans of every binary tree over the words from `start` to `end`."""
+    """Returns the spans of all binary trees over the words from `start` to `end`."""
     if end - start < 2:
         return [frozenset()]
     return [
@@ -38,7 +38,7 @@ def words_of(number):
 
 @st.composite
 def trees_of_one_sentence(draw, min_words=1, max_words=7):
-    """Binary trees, and flat ones, over the same words."""
+    """Draws binary and flat trees over the same words."""
     words = words_of(draw(st.integers(min_words, max_words)))
     distances = st.lists(st.integers(0, 5), min_size=len(words), max_size=len(words))
     binary = distances.map(lambda values: tree_from_distances(values, words))
@@ -48,7 +48,7 @@ def trees_of_one_sentence(draw, min_words=1, max_words=7):
 
 
 @given(trees_of_one_sentence(), st.sampled_from(TIES))
-def test_no_binary_tree_agrees_better(trees, ties):
+def test_average_has_the_best_agreement_of_all_binary_trees(trees, ties):
     average = average_trees(trees, ties=ties)
     assert average.is_binary and average.words == trees[0].words
     best = max(agreement(spans, trees) for spans in binary_trees(0, len(average.words)))
@@ -56,14 +56,14 @@ def test_no_binary_tree_agrees_better(trees, ties):
 
 
 @given(trees_of_one_sentence(), st.randoms(use_true_random=False))
-def test_the_order_of_the_trees_does_not_matter(trees, generator):
+def test_order_of_the_trees_does_not_matter(trees, generator):
     shuffled = generator.sample(trees, len(trees))
     assert average_trees(shuffled) == average_trees(trees)
 
 
 @pytest.mark.parametrize("ties", ["right", "left"])
 @pytest.mark.parametrize("num_words", [2, 5, 30])
-def test_right_and_left_ties_are_the_ends(ties, num_words):
+def test_right_and_left_ties_give_right_and_left_branching(ties, num_words):
     words = words_of(num_words)
     expected = {"right": right_branching_tree, "left": left_branching_tree}[ties](words)
     assert average_trees([InducedTree.from_spans(words, [])], ties=ties) == expected
@@ -71,14 +71,14 @@ def test_right_and_left_ties_are_the_ends(ties, num_words):
 
 
 def drawn_trees(trees, number, **options):
-    """Counts how often each average comes out."""
+    """Counts the averages of repeated draws."""
     generator = np.random.default_rng(1)
     return Counter(average_trees(trees, seed=generator, **options) for _ in range(number))
 
 
 @settings(max_examples=5, deadline=None)
 @given(trees_of_one_sentence(min_words=4, max_words=5), st.sampled_from(["right", "none"]))
-def test_random_ties_give_each_of_the_best_trees_the_same_probability(trees, rule):
+def test_random_ties_draw_the_best_trees_uniformly(trees, rule):
     words = trees[0].words
     possible = {tree_from_distances(order, words, rule) for order in permutations(range(len(words)))}
     best = max(agreement(tree.spans(), trees) for tree in possible)
@@ -89,7 +89,7 @@ def test_random_ties_give_each_of_the_best_trees_the_same_probability(trees, rul
         assert chisquare([drawn[tree] for tree in equally_good]).pvalue > 1e-6
 
 
-def test_random_ties_are_the_same_with_the_same_seed():
+def test_random_ties_are_seeded():
     flat = InducedTree.from_spans(words_of(12), [])
     assert average_trees([flat], seed=3) == average_trees([flat], seed=3)
     assert len({average_trees([flat], seed=seed) for seed in range(5)}) > 1
@@ -97,7 +97,7 @@ def test_random_ties_are_the_same_with_the_same_seed():
     assert len({average_trees([flat], seed=generator) for _ in range(5)}) > 1
 
 
-def test_ties_are_found_where_sums_of_weights_are_rounded():
+def test_ties_are_found_despite_rounding_of_weight_sums():
     words = words_of(4)
     left, right = left_branching_tree(words), right_branching_tree(words)
     drawn = drawn_trees([left, right, right, right], 50, weights=[0.3, 0.1, 0.1, 0.1])
@@ -105,10 +105,10 @@ def test_ties_are_found_where_sums_of_weights_are_rounded():
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_the_best_trees_of_scores_have_the_highest_sums(ties):
+def test_best_trees_have_the_highest_sum_of_scores(ties):
     scores = np.random.default_rng(0).random((4, 7, 7))
-    for tree, own in zip(best_trees(scores, [words_of(6)] * 4, ties=ties), scores, strict=True):
-        assert set(tree.spans()) == max(binary_trees(0, 6), key=lambda spans: sum(own[span] for span in spans))
+    for tree, of_span in zip(best_trees(scores, [words_of(6)] * 4, ties=ties), scores, strict=True):
+        assert set(tree.spans()) == max(binary_trees(0, 6), key=lambda spans: sum(of_span[span] for span in spans))
 
 
 @pytest.mark.parametrize(
@@ -123,18 +123,18 @@ def test_the_best_trees_of_scores_have_the_highest_sums(ties):
         ),
     ],
 )
-def test_what_cannot_be_averaged_is_refused(trees, options, message):
+def test_invalid_trees_weights_and_ties_are_refused(trees, options, message):
     with pytest.raises(ValueError, match=message):
         average_trees(list(map(InducedTree.from_bracket, trees)), **options)
 
 
 @pytest.mark.parametrize("num_words", [0, 1, 2])
-def test_sentences_of_few_words(num_words):
+def test_averages_of_short_sentences(num_words):
     tree = InducedTree.from_spans(words_of(num_words), [])
     assert average_trees([tree, tree]) == tree
 
 
-def test_long_sentences_take_little_time():
+def test_averages_of_long_sentences_are_fast():
     generator = Random(0)
     trees = [uniform_random_tree(words_of(400), generator) for _ in range(3)]
     average = average_trees(trees)
@@ -142,7 +142,7 @@ def test_long_sentences_take_little_time():
 
 
 @given(trees_of_one_sentence(), st.data())
-def test_a_weight_counts_as_so_many_copies(trees, data):
+def test_a_weight_equals_that_many_copies(trees, data):
     weights = data.draw(st.lists(st.integers(0, 3), min_size=len(trees), max_size=len(trees)))
     if any(weights):
         copies = [tree for tree, weight in zip(trees, weights, strict=True) for _ in range(weight)]
@@ -152,7 +152,7 @@ def test_a_weight_counts_as_so_many_copies(trees, data):
 
 
 @given(trees_of_one_sentence(max_words=5), st.sampled_from(TIES))
-def test_no_tree_that_the_papers_rule_can_make_agrees_better(trees, ties):
+def test_average_has_the_best_agreement_of_all_trees_of_the_papers_rule(trees, ties):
     words = trees[0].words
     possible = {tree_from_distances(order, words) for order in permutations(range(len(words)))}
     average = average_trees(trees, branching_bias="right", ties=ties)
@@ -161,7 +161,7 @@ def test_no_tree_that_the_papers_rule_can_make_agrees_better(trees, ties):
 
 
 @given(trees_of_one_sentence(), st.sampled_from(["right", "none"]))
-def test_the_average_of_a_rule_has_distances_that_make_it_again(trees, rule):
+def test_average_of_a_rule_has_distances_that_rebuild_it(trees, rule):
     average = average_trees(trees, branching_bias=rule)
     assert tree_from_distances(average.distances, average.words, rule) == average
     if rule == "none":

@@ -39,12 +39,12 @@ def shown_texts(svg):
         (["\x1b[31mred", "a\nb"], 120, ["   ┌──────┐", "[31mred  a b"]),
     ],
 )
-def test_short_sentences_stand_under_their_tree_and_long_ones_one_word_a_line(nested, width, lines):
+def test_layout_of_short_and_long_sentences(nested, width, lines):
     assert tree_to_text(InducedTree.from_nested(nested), width=width).split("\n") == lines
 
 
 @given(st.integers(2, 300), st.integers(40, 120), st.randoms())
-def test_text_stays_in_its_width(num_words, width, random):
+def test_text_does_not_exceed_the_width(num_words, width, random):
     tree = tree_from_distances([random.random() for _ in range(num_words)], ["word"] * num_words)
     drawing = tree_to_text(tree, width=width)
     assert max(len(line) for line in drawing.split("\n")) <= width
@@ -52,19 +52,19 @@ def test_text_stays_in_its_width(num_words, width, random):
 
 
 @pytest.mark.parametrize("word", ["\u0301", "\u200b"])
-def test_a_word_without_a_column_has_a_place_under_its_tree(word):
+def test_zero_width_words_get_a_column(word):
     tree = InducedTree.from_nested([[word, "a"], ["b", "c"]])
     assert str(tree).splitlines()[:2] == str(InducedTree.from_nested([["x", "a"], ["b", "c"]])).splitlines()[:2]
 
 
-def test_outlines_number_what_is_too_deep_to_indent():
+def test_outlines_show_the_depth_of_words_too_deep_to_indent():
     tree = tree_from_distances(range(200, 0, -1), ["word"] * 200)
     lines = tree_to_text(tree).split("\n")
     assert lines[0] == "┬─word"
     assert lines[150].endswith("·151· word")
 
 
-def test_words_of_an_svg_are_text_whatever_they_contain():
+def test_svg_escapes_words():
     svg = tree_to_svg(InducedTree.from_nested(NASTY_WORDS), title="<b>&\x00")
     root = ElementTree.fromstring(svg.encode())
     assert shown_texts(svg) == ["<b>&", *NASTY_WORDS[:4], "[31m", "␣", "␣", "␣", "␣", "␣"]
@@ -79,7 +79,7 @@ def test_svg_is_valid_xml_for_any_words(words):
     assert len(root.findall(f"{SVG}circle")) == 1 + len(words)
 
 
-def test_svg_tells_screen_readers_the_sentence_and_the_tree():
+def test_svg_has_the_sentence_and_the_tree_for_screen_readers():
     root = ElementTree.fromstring(TREE.to_svg())
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert root.get("role") == "img"
@@ -93,7 +93,7 @@ def test_svg_tells_screen_readers_the_sentence_and_the_tree():
 def test_words_of_an_svg_do_not_overlap_and_are_not_cut(words):
     svg = distances_to_svg(tree_from_distances(range(len(words)), words), [range(len(words))])
     root = ElementTree.fromstring(svg)
-    # In the widest fonts in common use, Latin letters are at most as wide as they are high, others a third wider.
+    # Upper bounds of the widths in common fonts, in em.
     em = {"i": 0.28, "l": 0.28, "M": 1.0, "W": 1.0, "日": 1.0, "本": 1.0, "語": 1.0, "😀": 1.3}
     edges = [0.0]
     for element in root.findall(f"{SVG}text"):
@@ -120,7 +120,7 @@ def test_every_layer_has_a_point_below_every_word():
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))
-def test_points_lie_on_their_scale(distances):
+def test_points_are_within_their_scale(distances):
     root = ElementTree.fromstring(tree_to_svg(TREE, distances))
     grid = [path.get("d") for path in root.findall(f"{SVG}path") if path.get("class") == "grid-stroke"]
     heights = [float(line.split("L")[1].split()[1]) for line in grid]
@@ -130,19 +130,19 @@ def test_points_lie_on_their_scale(distances):
     assert max(heights) < float(root.get("height"))
 
 
-def test_scales_of_close_distances_have_different_labels():
+def test_labels_of_close_distances_differ():
     svg = tree_to_svg(TREE, [0.9999812, 0.9999835, 0.9999821])
     labels = [text for text in shown_texts(svg) if text.startswith("0.9")]
     assert len(labels) >= 2 and len(set(labels)) == len(labels)
 
 
-def test_distances_that_are_not_finite_get_no_point():
+def test_non_finite_distances_get_no_point():
     root = ElementTree.fromstring(tree_to_svg(TREE, [math.inf, math.nan, 0.5]))
     pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
     assert pins == ["cat: 0.5"]
 
 
-def test_wrong_numbers_of_distances_and_names_and_other_words_are_refused():
+def test_wrong_numbers_of_distances_and_names_and_different_words_are_refused():
     with pytest.raises(ValueError, match="2 for 3 words"):
         tree_to_svg(TREE, [0.1, 0.2])
     with pytest.raises(ValueError, match="got 1 for 2 layers"):
@@ -151,7 +151,7 @@ def test_wrong_numbers_of_distances_and_names_and_other_words_are_refused():
         compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})
 
 
-def test_figures_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_figures_are_written_atomically(tmp_path, monkeypatch):
     path = tmp_path / "tree.svg"
     path.write_text("old")
     save_figure(TREE.to_svg(), path)
@@ -166,7 +166,7 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["tree.svg"]
 
 
-def test_png_figures_have_twice_the_pixels_and_are_not_too_large(tmp_path):
+def test_png_figures_have_twice_the_pixels_and_a_size_limit(tmp_path):
     library("resvg_py", reason="PNG needs pip install resvg-py")
     svg = TREE.to_svg()
     save_figure(svg, tmp_path / "tree.png")
@@ -180,7 +180,7 @@ def test_png_figures_have_twice_the_pixels_and_are_not_too_large(tmp_path):
     assert not (tmp_path / "large.png").exists()
 
 
-def test_constituents_that_the_gold_tree_lacks_are_dashed():
+def test_constituents_that_are_not_gold_are_dashed():
     gold = InducedTree.from_nested([["the", "old", "cat"], ["sat", "there"]])
     induced = InducedTree.from_nested(["the", [["old", "cat"], ["sat", "there"]]])
     svg = compared_trees_to_svg(gold, {"gold again": gold, "induced": induced, "<&\x00": induced})
@@ -195,27 +195,27 @@ def test_constituents_that_the_gold_tree_lacks_are_dashed():
 
 
 def legs(svg):
-    """For each constituent the places of its outer legs, left and right."""
+    """Returns the positions of the left and right leg of each constituent."""
     paths = [element.get("d") for element in ElementTree.fromstring(svg).iter(f"{SVG}path")]
-    found = [re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path) for path in paths]
-    return [(float(match[1]), float(match[3])) for match in found if match]
+    matches = [re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path) for path in paths]
+    return [(float(match[1]), float(match[3])) for match in matches if match]
 
 
-def test_text_from_right_to_left_has_its_first_word_on_the_right():
+def test_right_to_left_text_has_its_first_word_on_the_right():
     words = ["القطة", "السوداء", "نامت", "على", "N"]
     tree = InducedTree.from_nested([[words[0], words[1]], [words[2], [words[3], words[4]]]])
     svg = tree_to_svg(tree, distances=[1, 2, 3, 4, 5])
-    place = {element.text: float(element.get("x")) for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
-    assert [place[word] for word in words] == sorted((place[word] for word in words), reverse=True)
+    position = {element.text: float(element.get("x")) for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+    assert [position[word] for word in words] == sorted((position[word] for word in words), reverse=True)
     assert all(left < right for left, right in legs(svg))
-    assert (place[words[1]], place[words[0]]) in legs(svg)
+    assert (position[words[1]], position[words[0]]) in legs(svg)
     pins = [float(circle.get("cx")) for circle in ElementTree.fromstring(svg).iter(f"{SVG}circle")][1:]
-    assert pins == [place[word] for word in words]
+    assert pins == [position[word] for word in words]
 
 
 @pytest.mark.parametrize("words", [["the", "cat"], ["猫", "が"], ["the", "قط", "sat"], ["1", "2"]])
 def test_other_text_has_its_first_word_on_the_left(words):
     assert not is_right_to_left(words)
     svg = tree_to_svg(tree_from_distances(range(len(words)), words))
-    places = [float(text.get("x")) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
-    assert places == sorted(places)
+    positions = [float(text.get("x")) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    assert positions == sorted(positions)

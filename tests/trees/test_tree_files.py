@@ -1,4 +1,4 @@
-"""Files of distances and of ranks: they make the trees that went into them, and damage is noticed."""
+"""Files of distances and of ranks: round trips, and errors for damaged files."""
 
 import json
 import lzma
@@ -17,7 +17,7 @@ BY_LAYER = {
     1: [[0.99999988, 0.9999999, 0.3, 0.3], [], [0.5, 0.5], [2.0]],
 }
 STORED = SentenceDistances(SENTENCES, BY_LAYER, parse_layer=1, model={"seed": 7})
-# `str.splitlines` takes these for the end of a line, and a file of trees does not.
+# Line ends of `str.splitlines`, but not of a file of trees.
 LINE_SEPARATORS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
@@ -31,7 +31,7 @@ def path(request, tmp_path):
     return tmp_path / request.param
 
 
-def test_every_rule_makes_the_trees_of_the_distances(path):
+def test_all_rules_rebuild_the_trees(path):
     read = read_trees_of_text(path, SENTENCES)
     assert (read.sentences, read.parse_layer, read.model, read.branching_bias) == (SENTENCES, 1, {"seed": 7}, None)
     for layer, distances in BY_LAYER.items():
@@ -41,7 +41,7 @@ def test_every_rule_makes_the_trees_of_the_distances(path):
     assert read.trees() == read.trees(1)
 
 
-def test_trees_of_one_entry_and_of_a_rule_keep_it(path):
+def test_distances_without_a_layer_and_the_branching_bias_are_kept(path):
     write(path, SentenceDistances(SENTENCES, {None: BY_LAYER[0]}, branching_bias="none"))
     read = read_trees_of_text(path, SENTENCES)
     expected = [tree_from_distances(*pair, "none") for pair in zip(BY_LAYER[0], SENTENCES, strict=True)]
@@ -58,7 +58,7 @@ def test_equal_content_gives_equal_bytes_under_any_name(path):
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32) | st.sampled_from([0.5, 0.5 + 2**-24, 0.1]), max_size=12))
-def test_rounding_keeps_the_order_and_what_is_equal(distances):
+def test_rounding_keeps_order_and_equality(distances):
     short = rounded(distances)
     for a, b in zip(distances, short, strict=True):
         for c, d in zip(distances, short, strict=True):
@@ -66,12 +66,12 @@ def test_rounding_keeps_the_order_and_what_is_equal(distances):
     assert short == pytest.approx(distances, rel=1e-3)
 
 
-def test_distances_have_four_digits_where_these_tell_them_apart():
+def test_distances_have_four_digits_if_these_distinguish_them():
     assert rounded([0.123456789, 0.2, 0.3000001, 0.30000012]) == [0.1235, 0.2, 0.3000001, 0.30000012]
 
 
 @pytest.mark.parametrize("character", LINE_SEPARATORS)
-def test_words_and_notes_may_have_characters_that_end_lines_elsewhere(tmp_path, character):
+def test_words_and_metadata_may_contain_line_separators(tmp_path, character):
     words = (f"the{character}cat", character, "sat")
     stored = SentenceDistances([words], {0: [[0.1, 0.3, 0.2]]}, 0, {"text": f"a{character}b"})
     write_tree_file(tmp_path / "trees", stored)
@@ -80,14 +80,14 @@ def test_words_and_notes_may_have_characters_that_end_lines_elsewhere(tmp_path, 
 
 
 @given(st.lists(st.lists(st.floats(-5, 5) | st.integers(0, 3), max_size=9), max_size=5))
-def test_ranks_have_the_order_of_the_distances(tmp_path_factory, by_sentence):
+def test_ranks_keep_the_order_of_the_distances(tmp_path_factory, by_sentence):
     path = tmp_path_factory.mktemp("ranks") / "text.ranks.xz"
     sentences = [tuple(f"w{index}" for index in range(len(distances))) for distances in by_sentence]
     write_rank_file(path, SentenceDistances(sentences, {None: by_sentence}))
     ranks = read_rank_file(path, sentences).by_layer[None]
-    for distances, own in zip(by_sentence, ranks, strict=True):
+    for distances, of_sentence in zip(by_sentence, ranks, strict=True):
         order = sorted(set(distances))
-        assert own == [order.index(distance) for distance in distances]
+        assert of_sentence == [order.index(distance) for distance in distances]
 
 
 def test_ranks_of_long_sentences_are_kept_without_the_words(tmp_path):
@@ -99,13 +99,13 @@ def test_ranks_of_long_sentences_are_kept_without_the_words(tmp_path):
 
 
 @pytest.mark.parametrize("other", [SENTENCES[::-1], SENTENCES[:-1], [("the", "old", "dog", "sleeps"), *SENTENCES[1:]]])
-def test_another_text_is_refused(path, other):
+def test_a_different_text_is_refused(path, other):
     with pytest.raises(ValueError, match="has the trees of another text"):
         read_trees_of_text(path, other)
 
 
 @pytest.mark.parametrize("part", [0, 10, 0.5, -1])
-def test_a_file_that_was_cut_off_is_refused(path, part):
+def test_a_truncated_file_is_refused(path, part):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * part) if isinstance(part, float) else part])
     with pytest.raises(ValueError, match="is no file of .*, or damaged"):
@@ -113,7 +113,7 @@ def test_a_file_that_was_cut_off_is_refused(path, part):
 
 
 @pytest.mark.parametrize("content", [b"the cat", lzma.compress(b"the cat"), lzma.compress(b"[1]\n")])
-def test_another_file_is_refused(path, content):
+def test_a_file_of_another_format_is_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is no file of .*, or damaged"):
         read_trees_of_text(path, SENTENCES)
@@ -140,7 +140,7 @@ def changed(lines, index, **values):
         (lambda lines: changed(lines, 4, words=None), "damaged"),
     ],
 )
-def test_a_file_of_trees_whose_content_does_not_fit_is_refused(tmp_path, change, message):
+def test_a_tree_file_with_inconsistent_content_is_refused(tmp_path, change, message):
     path = tmp_path / "trees"
     write_tree_file(path, STORED)
     lines = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
@@ -153,7 +153,7 @@ def test_a_file_of_trees_whose_content_does_not_fit_is_refused(tmp_path, change,
     ("changes", "message"),
     [({"version": 9}, "of version 9"), ({"layers": [0]}, "is damaged"), ({"bytes": 3}, "is damaged")],
 )
-def test_a_file_of_ranks_whose_content_does_not_fit_is_refused(tmp_path, changes, message):
+def test_a_rank_file_with_inconsistent_content_is_refused(tmp_path, changes, message):
     path = tmp_path / "text.ranks.xz"
     write_rank_file(path, STORED)
     header, _, content = lzma.decompress(path.read_bytes()).partition(b"\n")

@@ -36,13 +36,13 @@ def test_default_is_the_protocol_of_the_papers():
     assert GoldTree.from_bracket(COST) == COST_TREE
 
 
-def test_whole_sentence_is_a_span_even_without_a_bracket_of_its_own():
+def test_whole_sentence_is_a_span_even_without_its_own_bracket():
     tree = GoldTree.from_bracket("( (NP (DT a) (NN cat)) (VP (VBZ sits)) )")
     assert tree.constituents == (("NP", 0, 2),)
     assert tree.spans() == [(0, 3), (0, 2)]
 
 
-def test_spans_hold_each_constituent_once_and_match_the_nested_form():
+def test_spans_are_unique_and_match_the_nested_form():
     assert COST_TREE.spans() == [(0, 7), (0, 2), (2, 7), (3, 5), (5, 7)]
     assert COST_TREE.to_nested() == [["the", "plan"], ["costs", ["N.N", "million"], ["to", "run"]]]
 
@@ -79,7 +79,7 @@ def test_sentences_of_no_and_one_word():
 
 @st.composite
 def gold_trees(draw):
-    """Trees of any shape with labels, unary brackets over several words among them."""
+    """Draws labelled trees of any shape, also with unary brackets over several words."""
     words = draw(st.lists(st.sampled_from(["a", "N", "über", "-LRB-", "1\\/2", "🌳"]), max_size=9))
     constituents = []
 
@@ -102,7 +102,7 @@ def test_bracket_form_is_read_back_without_loss(tree):
     assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
 
 
-def test_words_that_would_break_the_bracket_form_are_written_by_their_codes():
+def test_words_with_brackets_or_white_space_are_escaped():
     tree = GoldTree(("two words", "(", "\\u0041"), (("NP", 0, 2),))
     assert tree.to_bracket() == r"(TOP (NP two\u0020words \u0028) \u005cu0041)"
     assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
@@ -110,7 +110,7 @@ def test_words_that_would_break_the_bracket_form_are_written_by_their_codes():
         GoldTree(("",), ()).to_bracket()
 
 
-def test_constituents_stand_as_their_brackets_open_whatever_their_order():
+def test_constituents_are_sorted_by_opening_bracket():
     constituents = (("NP", 1, 3), ("S", 0, 4), ("VP", 1, 4), ("X", 1, 3))
     tree = GoldTree(tuple("abcd"), constituents)
     assert tree.constituents == (("S", 0, 4), ("VP", 1, 4), ("NP", 1, 3), ("X", 1, 3))
@@ -121,7 +121,7 @@ WRAPPERS = ["%s", "( %s )", "(TOP %s)", "(root %s)", "(ROOT (TOP %s))", "( (ROOT
 
 
 @pytest.mark.parametrize("outer", WRAPPERS)
-def test_wrapper_around_the_sentence_is_no_constituent_and_counts_in_no_recall(outer):
+def test_root_brackets_are_no_constituents_and_have_no_recall(outer):
     sentence = "(S (NP (DT a) (NN cat)) (VP (VBZ sits)))"
     tree = GoldTree.from_bracket(outer % sentence)
     assert tree.constituents == (("S", 0, 3), ("NP", 0, 2))
@@ -139,7 +139,7 @@ def test_wrapper_around_the_sentence_is_no_constituent_and_counts_in_no_recall(o
         ("(S (X a) (ROOT))", "ROOT", 10),
     ],
 )
-def test_a_label_without_a_word_is_refused_with_its_place(text, label, column, tmp_path):
+def test_a_label_without_a_word_is_refused_with_its_position(text, label, column, tmp_path):
     with pytest.raises(ValueError, match=rf"'{label}' has no word.* at line 1, column {column}"):
         GoldTree.from_bracket(text)
     path = tmp_path / "a.mrg"
@@ -156,7 +156,7 @@ def test_unlabelled_trees_are_refused_instead_of_losing_words(text, tmp_path):
             read()
 
 
-def test_labels_in_lower_case_are_labels_where_brackets_show_it(tmp_path):
+def test_lower_case_labels_are_accepted_if_brackets_prove_them(tmp_path):
     for text in ("(np (det the) (n cat))", "( (np (n cat)) )", "(top (np the cat) sat)", "(AdvP the cat)"):
         assert GoldTree.from_bracket(text).words[-2:] in (("the", "cat"), ("cat",), ("cat", "sat"))
     (tmp_path / "a.mrg").write_text("(np (n cat))\n(s (np the cat) (v sat))")
@@ -182,7 +182,7 @@ def test_numbered_leaves_of_discontinuous_trees_are_refused():
     assert GoldTree.from_bracket("(S (X 1=2) (X holds))").words == ("N=N", "holds")
 
 
-def test_nltk_trees_are_read_by_their_nodes():
+def test_nltk_trees_are_converted_node_by_node():
     nltk = library("nltk")
     leaves = ["New York", "(", "-LRB-", "a\xa0b", "\\u0041"]
     noun_phrase = nltk.Tree("NP", [nltk.Tree("NN", [leaf]) for leaf in leaves])
@@ -202,7 +202,7 @@ def test_nltk_trees_are_read_by_their_nodes():
     assert len(GoldTree.from_nltk(deep).words) == 5006
 
 
-def test_constituents_that_no_tree_has_are_refused():
+def test_impossible_constituents_are_refused():
     for span in ((0, 4), (1, 2), (-1, 2)):
         with pytest.raises(ValueError, match="at least two words"):
             GoldTree(("a", "b", "c"), (("NP", *span),))
@@ -227,7 +227,7 @@ def test_ten_thousand_levels():
         ("(((the cat) sat) down)", "gold tree 1: .*gold trees need labels.*--preset unlabelled"),
     ],
 )
-def test_bad_gold_strings_are_named(text, message):
+def test_errors_name_the_gold_string(text, message):
     with pytest.raises(ValueError, match=message):
         gold_trees_from_brackets(["(S (X a))", text])
     assert gold_trees_from_brackets([COST, "(X a)"]) == [COST_TREE, GoldTree(("a",), ())]
@@ -259,7 +259,7 @@ def test_reads_files_folders_and_several_paths_in_order(tmp_path):
     assert [tree.words for tree in read_treebank(tmp_path / "b", Preprocessing(dropped_tags={"X"}))] == [()]
 
 
-def test_unusable_files_are_named_with_the_reason(tmp_path):
+def test_errors_name_the_file_and_the_reason(tmp_path):
     with pytest.raises(FileNotFoundError, match="treebank not found: .*absent"):
         read_treebank(tmp_path / "absent.mrg")
     with pytest.raises(FileNotFoundError, match="no .mrg file in the folder"):
@@ -277,7 +277,7 @@ def test_unusable_files_are_named_with_the_reason(tmp_path):
 
 
 def as_the_authors_read_it(tree):
-    """The nested list of `data_ptb.py` of the authors' code, written for an `nltk.Tree`."""
+    """Converts an `nltk.Tree` to nested lists like `data_ptb.py` of the authors' code."""
     nltk = library("nltk")
     if isinstance(tree[0], str):
         is_word = re.fullmatch(r"[A-Z]+\$?", tree.label()) is not None
@@ -297,7 +297,7 @@ def test_sample_is_read_as_by_the_authors(shared_dir):
         assert tree.to_nested() == as_the_authors_read_it(nltk.Tree.fromstring(text))
 
 
-def test_presets_say_what_a_word_is():
+def test_presets_choose_the_words():
     text = "(S (NP (NNP Ana)) (PUNCT ,) (VP (PU .) (CD 12) (-NONE- *T*)))"
     words = {name: GoldTree.from_bracket(text, preprocessing).words for name, preprocessing in PRESETS.items()}
     assert words == {
@@ -309,13 +309,13 @@ def test_presets_say_what_a_word_is():
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
-def test_preprocessing_is_the_same_after_it_was_plain_values(name):
+def test_preprocessing_survives_json(name):
     plain = json.loads(json.dumps(PRESETS[name].to_dict()))
     assert Preprocessing.from_dict(plain) == PRESETS[name]
     assert preprocessing_of(None, plain) == preprocessing_of(name) == PRESETS[name]
 
 
-def test_what_a_model_remembers_gives_way_to_a_preset_and_tags_to_those_that_are_given():
+def test_presets_and_overrides_replace_the_preprocessing_of_the_model():
     remembered = PRESETS["universal"].to_dict()
     assert preprocessing_of(None) == Preprocessing()
     assert preprocessing_of("ctb", remembered) == PRESETS["ctb"]

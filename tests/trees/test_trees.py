@@ -13,7 +13,7 @@ from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from tests.helpers.requirements import library
 
-# Few different values, so that ties are common.
+# Few different values make ties common.
 DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("inf")), min_size=1, max_size=12)
 WORDS = st.text(alphabet="ab()-LRB\\u0 \n\u3000é😀", max_size=8)
 NESTED = st.recursive(WORDS, lambda subtree: st.lists(subtree, min_size=1, max_size=4), max_leaves=15)
@@ -25,7 +25,7 @@ def numbered(num_words):
 
 
 def papers_tree(distances, words):
-    """The papers' rule as their recursion states it."""
+    """The papers' rule, as a recursion."""
     if len(words) == 1:
         return words[0]
     largest = max(distances)
@@ -42,7 +42,7 @@ def unbiased_tree(distances, words):
 
 
 def collapsed(nested):
-    """The nested form without constituents of one part."""
+    """Removes constituents of one part."""
     if isinstance(nested, str):
         return nested
     parts = [collapsed(part) for part in nested]
@@ -50,7 +50,7 @@ def collapsed(nested):
 
 
 def spans_of(nested, start=0):
-    """The end of a subtree and its spans of two words or more, straight from the definition."""
+    """Returns the end of a subtree, and its spans of two words or more."""
     if isinstance(nested, str):
         return start + 1, set()
     end, spans = start, set()
@@ -65,7 +65,7 @@ def leaves(nested):
 
 
 def tree_of_ranges(distances, words):
-    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
+    """The unbiased rule with ties broken to the last word."""
     if len(words) == 1:
         return words[0]
     at = max(range(1, len(words)), key=lambda index: (distances[index], index))
@@ -76,7 +76,7 @@ RECURSIONS = {"right": papers_tree, "none": unbiased_tree, "ranges": tree_of_ran
 
 
 @given(DISTANCES, st.sampled_from(list(RECURSIONS)))
-def test_each_rule_equals_its_recursion(distances, bias):
+def test_each_rule_equals_its_recursive_definition(distances, bias):
     words = numbered(len(distances))
     assert tree_from_distances(distances, words, bias).to_nested() == RECURSIONS[bias](distances, words)
 
@@ -125,12 +125,12 @@ def test_bad_distances_are_refused(distances, words, bias, message):
 
 
 @given(DISTANCES, st.sampled_from(["right", "none"]))
-def test_a_tree_has_distances_that_make_it_again(distances, bias):
+def test_distances_of_a_tree_rebuild_it(distances, bias):
     tree = tree_from_distances(distances, numbered(len(distances)), bias)
     assert tree_from_distances(distances_of_tree(tree, bias), tree.words, bias) == tree
 
 
-def test_the_distance_of_a_word_is_the_height_of_the_constituent_that_it_splits():
+def test_distance_of_a_word_is_the_height_of_the_constituent_that_it_splits():
     tree = InducedTree.from_bracket("((the cat) (sees (a dog)))")
     assert distances_of_tree(tree) == [1, 0, 3, 1, 0]
     assert distances_of_tree(tree, "none") == [4, 1, 3, 2, 1]
@@ -148,7 +148,7 @@ def test_trees_that_a_rule_cannot_make_have_no_distances():
 
 
 @given(NESTED)
-def test_nested_lists_become_words_and_spans_and_come_back(nested):
+def test_nested_lists_round_trip(nested):
     tree = InducedTree.from_nested(nested)
     assert list(tree.words) == leaves(nested)
     assert tree.spans() == sorted(spans_of(nested)[1], key=lambda span: (span[0], -span[1]))
@@ -159,7 +159,7 @@ def test_nested_lists_become_words_and_spans_and_come_back(nested):
 
 @given(NESTED)
 @example(["-LRB(", "(LRB-", "-LRB-RRB-", "\\u0020"])
-def test_brackets_come_back_whatever_the_words_contain(nested):
+def test_brackets_round_trip_for_any_words(nested):
     tree = InducedTree.from_nested(nested)
     text = tree.to_bracket()
     assert "\n" not in text
@@ -168,7 +168,7 @@ def test_brackets_come_back_whatever_the_words_contain(nested):
 
 
 @given(NESTED)
-def test_labels_around_brackets_are_left_out(nested):
+def test_labels_of_brackets_are_dropped(nested):
     def labelled(subtree):
         if isinstance(subtree, str):
             return f"(T {InducedTree.from_nested(subtree).to_bracket()[1:-1]})"
@@ -181,13 +181,6 @@ def test_labels_around_brackets_are_left_out(nested):
         assert InducedTree.from_bracket(text) == InducedTree.from_bracket(f"( {text} )") == tree
 
 
-def test_brackets_with_and_without_labels():
-    expected = InducedTree.from_nested([["the", "cat"], "sat"])
-    assert InducedTree.from_bracket("((the cat) sat)") == expected
-    assert InducedTree.from_bracket("( (S (NP (DT the) (NN cat))\n   (VP (VBD sat))) )") == expected
-    assert InducedTree.from_bracket("(S (NP the cat) sat)", labelled=True) == expected
-
-
 def test_escapes_follow_the_penn_treebank():
     tree = InducedTree.from_nested(["(", ["1/2", ")"]])
     assert tree.to_bracket() == "(-LRB- (1/2 -RRB-))"
@@ -195,7 +188,7 @@ def test_escapes_follow_the_penn_treebank():
     assert InducedTree.from_nested(["-LRB-", ["New York", ""]]).to_bracket() == r"(\-LRB- (New\u0020York \))"
 
 
-def test_a_first_word_that_could_be_a_label_is_set_apart():
+def test_a_first_word_that_looks_like_a_label_gets_its_own_brackets():
     tree = InducedTree.from_nested(["NP", ["DT", "the"], ["NN", "cat"]])
     assert tree.to_bracket() == "((NP) (DT the) (NN cat))"
     assert InducedTree.from_bracket("(NP (DT the) (NN cat))").words == ("the", "cat")
@@ -219,7 +212,7 @@ def test_malformed_brackets_are_refused_with_their_position(text, message):
 
 
 @pytest.mark.parametrize("text", ["(S (NP (DT the) (NN )) (VP (VBD sat)))", "( (S (NN)\n(VP (VBD sat) (RB)) ) )"])
-def test_a_label_without_a_word_makes_no_words_of_all_labels(text):
+def test_a_label_without_a_word_does_not_turn_all_labels_into_words(text):
     with pytest.raises(ValueError, match=r"'NN' has no word at line 1, column \d+"):
         InducedTree.from_bracket(text)
     with pytest.raises(ValueError, match="no words"):
@@ -235,12 +228,12 @@ def test_reader_yields_each_tree_with_labels_as_written():
 
 
 @pytest.mark.parametrize("nested", [3, ["a", 3], ["a", []], [[]], {"a": "b"}, ["a", None]])
-def test_what_is_no_nested_list_of_words_is_refused(nested):
+def test_anything_but_nested_lists_of_words_is_refused(nested):
     with pytest.raises(ValueError, match="no words|subtree"):
         InducedTree.from_nested(nested)
 
 
-def test_a_list_in_itself_is_refused_and_a_repeated_list_is_not():
+def test_a_list_that_contains_itself_is_refused_but_not_a_repeated_list():
     nested = ["a"]
     assert InducedTree.from_nested([nested, nested]).words == ("a", "a")
     nested.append([nested])
@@ -268,7 +261,7 @@ def test_depth_and_arity():
     assert InducedTree.from_nested(["a", ["b", ["c", "d"]]]).is_binary
 
 
-def test_nltk_trees_have_the_same_shape_and_come_back():
+def test_nltk_trees_round_trip():
     nltk = library("nltk")
     tree = InducedTree.from_nested([["the", "cat"], "sat"])
     assert tree.to_nltk("S") == nltk.Tree.fromstring("(S (S the cat) sat)")
@@ -277,7 +270,7 @@ def test_nltk_trees_have_the_same_shape_and_come_back():
     assert InducedTree.from_nested([]).to_nltk() == nltk.Tree("X", [])
 
 
-def test_trees_are_values():
+def test_trees_are_immutable_values():
     tree = tree_from_distances([1.0, 2.0], ["a", "b"])
     same_without_distances = InducedTree.from_nested(["a", "b"])
     assert tree == same_without_distances and hash(tree) == hash(same_without_distances)
