@@ -115,7 +115,7 @@ def truth_set(formula: str) -> int:
         if token == ")":
             closed = _combine(*stack[-2:]) if len(stack) > 2 and stack[-3] == "(" else None
             if closed is None:
-                reason = "what this bracket closes is none of ( not X ), ( X ( and Y ) ), ( X ( or Y ) )"
+                reason = "this bracket must close ( not X ), ( X ( and Y ) ) or ( X ( or Y ) )"
                 raise _malformed(formula, match.start(), reason)
             stack[-3:], starts[-3:] = [closed], [starts[-3]]
         elif token == "(" or token in OPERATORS or token in _WORLDS:
@@ -127,9 +127,9 @@ def truth_set(formula: str) -> int:
     if not stack:
         raise _malformed(formula, 0, "it is empty")
     if not isinstance(stack[0], int):
-        raise _malformed(formula, starts[0], "this is not closed, or no formula by itself")
+        raise _malformed(formula, starts[0], "this is unclosed or incomplete")
     if len(stack) > 1:
-        raise _malformed(formula, starts[1], "the formula has ended before this")
+        raise _malformed(formula, starts[1], "unexpected text after the formula")
     return stack[0]
 
 

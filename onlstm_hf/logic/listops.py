@@ -91,32 +91,32 @@ def read_expression(text: str) -> ListOpsExpression:
     lists, parts, values = [], [], []
     open_lists: list[tuple[int, list[int]]] = []  # start and values of each open list
     deepest = 0
-    for place, token in enumerate(tokens):
+    for position, token in enumerate(tokens):
         if values:
-            raise ValueError(f"token {place + 1}, {token!r}, comes after the end of the expression")
+            raise ValueError(f"token {position + 1}, {token!r}, comes after the end of the expression")
         if token in OPERATIONS:
-            open_lists.append((place, []))
+            open_lists.append((position, []))
             deepest = max(deepest, len(open_lists))
             continue
         if token == END and open_lists and open_lists[-1][1]:
             start, arguments = open_lists.pop()
             value = OPERATIONS[tokens[start]](arguments)
-            lists.append((start, place + 1))
+            lists.append((start, position + 1))
         elif token in VALUES:
             value = int(token)
         else:
             raise ValueError(
-                f"token {place + 1}, {token!r}, is no digit, none of {' '.join(OPERATIONS)}, and no {END} that ends a "
-                "list with a value"
+                f"token {position + 1}, {token!r}, must be a digit, one of {' '.join(OPERATIONS)}, or a {END} that "
+                "closes a list with a value"
             )
         if open_lists:
             start, arguments = open_lists[-1]
             arguments.append(value)
-            parts.append((start, place + 1))
+            parts.append((start, position + 1))
         else:
             values.append(value)
     if not values:
-        raise ValueError(f"it ends before {len(open_lists)} of its lists do" if tokens else "it is empty")
+        raise ValueError(f"it has {len(open_lists)} unclosed lists" if tokens else "it is empty")
     return ListOpsExpression(tokens, values[0], deepest, tuple(lists), tuple(parts))
 
 

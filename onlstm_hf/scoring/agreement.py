@@ -26,12 +26,12 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
         ValueError: if there is no parser or no sentence, or the sentences differ.
     """
     if not parsers or not parsers[0]:
-        raise ValueError("there is nothing to compare: give the trees of at least one sentence")
+        raise ValueError("nothing to compare: give the trees of at least one sentence")
     f1 = np.zeros((len(parsers), len(parsers)))
     for index, trees in enumerate(progress_bar(zip(*parsers, strict=True), total=len(parsers[0]), unit="sentence")):
         words = trees[0].words
         if any(tree.words != words for tree in trees):
-            raise ValueError(f"sentence {index} has other words in one of the parsers' trees")
+            raise ValueError(f"the trees of sentence {index} have different words")
         # One column per span, without the whole sentence.
         columns: dict[tuple[int, int], int] = {}
         spans_of_trees = [

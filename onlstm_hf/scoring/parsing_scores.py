@@ -224,7 +224,7 @@ def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str])
     else:
         position = next(i for i in range(len(gold)) if _unescaped(predicted[i]) != _unescaped(gold[i]))
         problem = f"word {position} is predicted {predicted[position]!r}, gold {gold[position]!r}"
-    raise ValueError(f"sentence {index}: {problem}; parse the very words of the gold trees (`tree.words`)")
+    raise ValueError(f"sentence {index}: {problem}; parse the words of the gold trees (`tree.words`)")
 
 
 def _unescaped(word: str) -> str:

@@ -43,7 +43,7 @@ def sequence_log_probabilities(
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     keys = [tuple(sequence) for sequence in sequences]
     if () in keys:
-        raise ValueError(f"sequence {keys.index(())} is empty: it needs at least the token that the others follow")
+        raise ValueError(f"sequence {keys.index(())} is empty: it needs at least one token")
     if keys:
         check_token_ids(torch.tensor([token for key in keys for token in key]), model)
     distinct = sorted(set(keys))

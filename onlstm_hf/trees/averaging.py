@@ -57,8 +57,8 @@ def average_trees(
     for index, tree in enumerate(trees):
         if tree.words != words:
             raise ValueError(
-                f"tree {index} has other words than tree 0: {' '.join(tree.words)[:60]!r}, "
-                f"not {' '.join(words)[:60]!r}"
+                f"tree {index} and tree 0 have different words: {' '.join(tree.words)[:60]!r} "
+                f"and {' '.join(words)[:60]!r}"
             )
     counts = np.zeros((len(words) + 1, len(words) + 1), dtype=np.asarray(weights).dtype)
     for tree, weight in zip(trees, weights, strict=True):

@@ -195,11 +195,11 @@ def compared_trees_to_svg(
         The SVG document.
 
     Raises:
-        ValueError: if a tree has other words.
+        ValueError: if a tree and the gold tree have different words.
     """
     for name, tree in trees.items():
         if tuple(tree.words) != tuple(gold.words):
-            raise ValueError(f"{name} is a tree of other words than the gold tree: {' '.join(tree.words)[:60]!r}")
+            raise ValueError(f"{name} and the gold tree have different words: {' '.join(tree.words)[:60]!r}")
     words = [printable(word) for word in gold.words]
     centers, _ = _word_columns(words, MARGIN)
     gold_spans = set(gold.spans())

@@ -137,7 +137,7 @@ class InducedTree:
 
     @property
     def is_binary(self) -> bool:
-        """Whether every constituent has two parts."""
+        """Returns whether every constituent has two parts."""
         num_constituents = sum(count for count in self.bracket_counts if count > 0)
         return num_constituents == max(len(self.words) - 1, 0)
 

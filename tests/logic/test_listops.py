@@ -79,7 +79,7 @@ def test_example_of_the_paper():
     ("text", "problem"),
     [
         ("", "it is empty"),
-        ("[MAX 1 2", "it ends before 1 of its lists do"),
+        ("[MAX 1 2", "it has 1 unclosed lists"),
         ("[MAX ]", "token 2, ']'"),
         ("]", "token 1, ']'"),
         ("1 2", "token 2, '2', comes after the end"),
@@ -120,7 +120,7 @@ def test_files_of_the_authors_are_read_and_checked(tmp_path):
     with pytest.raises(ValueError, match="line 2: the expression has the value 9, not '8'"):
         read_listops_file(path)
     path.write_text("4\t4\n8\t[MAX\n")
-    with pytest.raises(ValueError, match="line 2: it ends before 1 of its lists do"):
+    with pytest.raises(ValueError, match="line 2: it has 1 unclosed lists"):
         read_listops_file(path)
 
 

@@ -44,7 +44,7 @@ def test_agreement_is_the_f1_with_the_other_parser_as_gold(given_parsers):
 
 def test_different_sentences_are_refused():
     first, second = InducedTree.from_bracket("((a b) c)"), InducedTree.from_bracket("((a b) d)")
-    with pytest.raises(ValueError, match="sentence 1 has other words"):
+    with pytest.raises(ValueError, match="sentence 1 have different words"):
         tree_agreement([[first, first], [first, second]])
     with pytest.raises(ValueError, match="nothing to compare"):
         tree_agreement([[], []])

@@ -147,7 +147,7 @@ def test_wrong_numbers_of_distances_and_names_and_different_words_are_refused():
         tree_to_svg(TREE, [0.1, 0.2])
     with pytest.raises(ValueError, match="got 1 for 2 layers"):
         distances_to_svg(TREE, [[1, 2, 3], [1, 2, 3]], ["only one"])
-    with pytest.raises(ValueError, match="induced is a tree of other words than the gold tree: 'a b'"):
+    with pytest.raises(ValueError, match="induced and the gold tree have different words: 'a b'"):
         compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})
 
 
