@@ -120,7 +120,7 @@ def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
         texts = {path: read_sentences(path) for path in options.files}
     for name, lines in texts.items():
         if not lines:
-            raise ValueError(f"{name} has no text to score")
+            raise ValueError(f"{name} is empty: there is no text to score")
     return texts
 
 

@@ -131,7 +131,7 @@ def _read_prediction(text: str, gold: GoldTree) -> InducedTree:
     if text.startswith("["):
         spans = json.loads(text)
         if not spans and len(gold.words) > 1:
-            raise ValueError(f"there are no spans; a flat tree of these words is [[0, {len(gold.words)}]]")
+            raise ValueError(f"there is no tree; a flat tree of these words is [[0, {len(gold.words)}]]")
         return InducedTree.from_spans(gold.words, spans)
     return InducedTree.from_bracket(text)
 
