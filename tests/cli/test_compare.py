@@ -64,7 +64,7 @@ def test_unlabelled_gold_trees_need_their_preset(files, capsys):
 @pytest.mark.parametrize(
     ("trees", "options", "message"),
     [
-        ("(the (old cat))\n", [], "1 trees and gold.mrg 2"),
+        ("(the (old cat))\n", [], "1 trees, but gold.mrg has 2"),
         ("((the (old cat)) (saw (4 dogs)))\n(the (dog ran))\n", [], "sentence 1: word 4 is '4'"),
         ("(the\n", [], "line 1 of trees.txt is no tree"),
         ('{"words": []}\n', [], 'no "brackets"'),
