@@ -137,11 +137,7 @@ class LanguageModeling(Task):
     def loss(
         self, model: torch.nn.Module, batch: Batch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        arguments, losses = self.recipe.optimization, {}
-        if batch.trees is not None:  # before the text: batch normalisation there needs its statistics as it left them
-            with get_mixed_precision_context_manager(native_amp=arguments.mixed_precision != "no"):
-                tree_loss = self.target_trees.loss(extract_model_from_parallel(model), batch.trees)
-            losses["tree_loss"] = tree_loss * (batch.num_items / num_items)
+        arguments = self.recipe.optimization
         output = model(
             input_ids=batch.input_ids.to(device),
             attention_mask=None if batch.attention_mask is None else batch.attention_mask.to(device),
@@ -152,8 +148,14 @@ class LanguageModeling(Task):
             skip_logits=True,
         )
         self.state = output.state.detach()
-        penalty = arguments.tree_loss_weight * sum(losses.values())
-        return output.loss + penalty, {"loss": output.cross_entropy, **losses}
+        if batch.trees is None:
+            return output.loss, {"loss": output.cross_entropy}
+        # After the text, which updates the running statistics of batch normalisation in place.
+        with get_mixed_precision_context_manager(native_amp=arguments.mixed_precision != "no"):
+            tree_loss = self.target_trees.loss(extract_model_from_parallel(model), batch.trees)
+        tree_loss = tree_loss * (batch.num_items / num_items)
+        loss = output.loss + arguments.tree_loss_weight * tree_loss
+        return loss, {"loss": output.cross_entropy, "tree_loss": tree_loss}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
         score = self.validation.score(model, self.recipe.run.eval_batch_size)

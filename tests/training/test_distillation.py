@@ -1,4 +1,4 @@
-"""Trees of several models averaged, and a model whose distances are drawn to them: what it learns, refuses, says."""
+"""Averaged trees of several models, and distillation into a model."""
 
 import json
 import lzma
@@ -40,7 +40,7 @@ from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.text_batches import Batch, TextLines
 from training.loop.task import ProcessShard
 
-# By their place a word of the toy text splits the sentence: its trees can be told from its words.
+# The index of a word is its distance, so that trees can be predicted from words.
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and"]
 SHAPE = "{embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 2}"
 RECIPE = f"""
@@ -113,20 +113,20 @@ def check_splits(target, distances, rule):
 
 
 @given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
-def test_distances_make_the_tree_if_and_only_if_every_split_is_right(target, random, rule):
+def test_distances_yield_the_tree_if_and_only_if_every_split_is_correct(target, random, rule):
     distances = [*range(len(target))]
     random.shuffle(distances)
     check_splits(target, distances, rule)
 
 
 @pytest.mark.parametrize("rule", ["right", "none"])
-def test_so_they_do_for_all_orders_of_four_words(rule):
+def test_splits_are_correct_for_all_orders_of_four_words(rule):
     for target, distances in product(product(range(3), repeat=4), permutations(range(4))):
         check_splits(target, distances, rule)
 
 
 @pytest.mark.parametrize("rule", ["right", "none"])
-def test_the_splitting_loss_is_that_of_its_definition_and_so_is_its_gradient(rule):
+def test_the_splitting_loss_and_its_gradient_match_the_definition(rule):
     generator = torch.Generator().manual_seed(0)
     distances = torch.rand(4, 7, generator=generator, dtype=torch.float64).requires_grad_()
     targets = [torch.randint(9, (length,), generator=generator).tolist() for length in (7, 5, 2, 7)]
@@ -147,7 +147,7 @@ def test_the_splitting_loss_is_that_of_its_definition_and_so_is_its_gradient(rul
     assert expected[2] == 0
 
 
-def test_dropout_is_off_for_the_trees_alone(project):
+def test_only_the_tree_loss_is_computed_without_dropout(project):
     target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
     ids = {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
@@ -163,7 +163,7 @@ def test_dropout_is_off_for_the_trees_alone(project):
 @pytest.mark.parametrize(
     ("model_type", "rule", "least_f1"), [("onlstm", "right", 0.85), ("onlstm", "none", 0.95), ("prpn", "right", 0.8)]
 )
-def test_a_model_learns_the_trees_while_it_learns_to_predict_words(project, model_type, rule, least_f1):
+def test_a_model_learns_trees_and_word_prediction_together(project, model_type, rule, least_f1):
     write_targets(rule)
     options = ["--model_type", model_type, "--tree_batch_size", 16, "--max_steps", 150, "--eval_every_steps", 150]
     if model_type == "prpn":
@@ -185,6 +185,14 @@ def test_a_model_learns_the_trees_while_it_learns_to_predict_words(project, mode
         assert tree_agreement([own, stored.trees(branching_bias=rule)])[0, 1] > least_f1
 
 
+def test_a_prpn_is_distilled_on_padded_sentences(project):
+    """The text updates running statistics that the tree loss uses."""
+    shape = {"embedding_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_slots": 4, "lookback": 1}
+    Path("recipe.yaml").write_text(RECIPE.replace(SHAPE, json.dumps(shape)))
+    train("run", "--model_type", "prpn", "--independent_sentences", "--max_steps", 2)
+    assert len(log_of("run", "tree_loss")) == 2
+
+
 def test_the_best_checkpoint_has_the_lowest_validation_loss_plus_weighted_held_out_tree_loss(project):
     train("run", "--tree_loss_weight", 3, "--num_epochs", 3)
     scores = [
@@ -200,12 +208,12 @@ def test_the_best_checkpoint_has_the_lowest_validation_loss_plus_weighted_held_o
     [[], ["--gradient_accumulation_steps", "3", "--mixed_precision", "bf16"], ["--streaming"]],
     ids=["stream", "accumulation", "streaming"],
 )
-def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
+def test_a_resumed_run_equals_an_uninterrupted_one(project, monkeypatch, options):
     known = ["--log_every_steps", "3", "--save_every_steps", "2", "--max_steps", "9"]
     check_resumption(monkeypatch, train, *known, *options)
 
 
-def test_a_run_cannot_go_on_with_other_target_trees(project):
+def test_a_run_cannot_resume_with_other_target_trees(project):
     train("run", "--max_steps", 1)
     write_targets(rule="none")
     with pytest.raises(ValueError, match="the target trees changed since run.last was written"):
@@ -213,7 +221,7 @@ def test_a_run_cannot_go_on_with_other_target_trees(project):
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_with_twice_the_batch(project):
+def test_two_processes_equal_one_with_twice_the_batch(project):
     options = [*NO_DROPOUT, "--max_steps", 6]
     train("one", *options)
     run_ranks(2, train_lm.main, command("two", *options, "--batch_size", 2, "--tree_batch_size", 3))
@@ -222,7 +230,7 @@ def test_two_processes_are_one_with_twice_the_batch(project):
         assert values == pytest.approx(expected, rel=1e-4)
 
 
-def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds_again():
+def test_tree_batches_differ_by_epoch_are_shared_by_processes_and_restart_anywhere():
     class Text:
         def num_batches(self, epoch):
             return 7
@@ -249,7 +257,7 @@ def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds
         numbers(ProcessShard(21))
 
 
-def test_sentences_are_read_as_parse_reads_them_and_a_word_is_its_first_token(project):
+def test_tree_batches_have_eos_first_tokens_of_words_and_splits(project):
     target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
     train_trees, held_out = target_trees.split()
     assert len(held_out.stored.sentences) == math.ceil(len(target_trees.stored.sentences) / HELD_OUT_EVERY)
@@ -275,7 +283,7 @@ def test_sentences_are_read_as_parse_reads_them_and_a_word_is_its_first_token(pr
         (["--model_type", "rnn"], 'models of type "rnn" induce no trees: leave out the target trees'),
     ],
 )
-def test_what_cannot_be_learned_is_refused(project, options, message):
+def test_bad_target_trees_are_refused(project, options, message):
     sentences, distances = [("a", "cat")] * 5, [[1.0, 0.0]] * 5
     write_tree_file("one_model.xz", SentenceDistances(sentences, {None: distances}))
     known = {"averaged": MEMBERS}
@@ -312,7 +320,7 @@ def averages_of(trees, weights=None, rule="right", ties="random"):
     return [average_trees(own, weights, rule, ties, generator) for own in zip(*trees, strict=True)]
 
 
-def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(members, monkeypatch, capsys):
+def test_averages_are_built_from_the_trees_of_the_models(members, monkeypatch, capsys):
     lines = Path("train.txt").read_text().splitlines()
     models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
     trees = [model.parse(lines, members) for model in models]
@@ -325,7 +333,7 @@ def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(memb
     assert stored.model["text"] == fingerprint(TextLines(["train.txt"]))
     agreement = tree_agreement(trees)[0, 1]
     assert f"{100 * agreement:5.1f} mean agreement (F1) with the others: prpn" in capsys.readouterr().out
-    # The models are not run again, and their trees make those of the other rule.
+    # Cached distances of the models also yield the trees of the other rule.
     monkeypatch.setattr(averaging_script, "distances_of_layers", None)
     unbiased = [model.parse(lines, members, branching_bias="none") for model in models]
     stored = average("onlstm", "prpn", "--branching-bias", "none", "--ties", "right")
@@ -333,7 +341,7 @@ def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(memb
     assert stored.trees() == averages_of(unbiased, rule="none", ties="right")
 
 
-def test_files_of_ranks_take_the_place_of_their_models(members):
+def test_rank_files_replace_their_models(members):
     expected = average("onlstm", "prpn")
     assert averaging_script.main(["onlstm", "--files", "train.txt", "--output-dir", "kept", "--only-ranks"]) == 0
     (kept,) = Path("kept").iterdir()
@@ -345,7 +353,7 @@ def test_files_of_ranks_take_the_place_of_their_models(members):
     assert not any(word.encode() in content for word in WORDS if len(word) > 3)
 
 
-def test_marks_of_the_text_are_cues_in_its_trees_where_asked(members, capsys):
+def test_punctuation_marks_are_cues_with_the_option(members, capsys):
     rule = {"split": "treebank", "drop_punctuation": True}
     build_word_tokenizer(TextLines(["train.txt"]), **rule).save_pretrained("onlstm")
     tokenizer = AutoTokenizer.from_pretrained("onlstm")
@@ -361,16 +369,16 @@ def test_marks_of_the_text_are_cues_in_its_trees_where_asked(members, capsys):
         found = [read_rank_file(path, sentences).trees(model.parse_layer) for path in Path("kept").iterdir()]
         assert expected in found
         stored[punctuation] = expected
-    assert len(found) == 2 and stored["cue"] != stored["drop"]  # each has a file of its own
+    assert len(found) == 2 and stored["cue"] != stored["drop"]  # each option has its own file
 
-    # Files alone do not know which words the tokenizer finds.
+    # Rank files do not contain the words.
     files = [*map(str, Path("kept").iterdir()), "--files", "train.txt", "--output-dir", "averages"]
     assert averaging_script.main(files) == 1
     assert "has the trees of another text" in capsys.readouterr().err
     assert average(*files[:2], "--tokenizer", "onlstm").sentences == sentences
 
 
-def test_models_count_as_they_are_told(members, capsys):
+def test_models_have_the_given_weights(members, capsys):
     lines = Path("train.txt").read_text().splitlines()
     trees = [AutoModelForCausalLM.from_pretrained(name).parse(lines, members) for name in ("onlstm", "prpn")]
     stored = average("onlstm=0.5", "prpn=3")
@@ -382,7 +390,7 @@ def test_models_count_as_they_are_told(members, capsys):
         assert f"prpn={weight}" in capsys.readouterr().err
 
 
-def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_store(members, capsys):
+def test_rank_files_of_another_text_are_refused_as_input_and_overwritten_as_cache(members, capsys):
     average("onlstm", "prpn")
     (first, *_) = sorted(Path("averages").glob("*.ranks.xz"))
     shutil.copy(first, "kept.ranks.xz")
@@ -394,7 +402,7 @@ def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_stor
     assert average("onlstm", "prpn").sentences[-1] == ("the", "cat", "runs")
 
 
-def test_the_file_is_what_training_takes_and_its_text_is_recognised(members):
+def test_training_reads_the_averaged_file_and_recognises_its_text(members):
     average("onlstm", "prpn")
     options = ["--target_trees", "averages/averaged.jsonl.xz", "--max_steps", 1]
     assert train("same", *options)["target_trees"]["of_training_text"]
@@ -411,7 +419,7 @@ def test_the_file_is_what_training_takes_and_its_text_is_recognised(members):
         (["onlstm", "missing"], "there is no checkpoint folder missing"),
     ],
 )
-def test_what_cannot_be_averaged_is_refused_in_one_line(members, capsys, arguments, message):
+def test_bad_input_of_the_average_is_refused_in_one_line(members, capsys, arguments, message):
     shutil.copytree("prpn", "letters")
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters", vocab_size=len(members))
     tokenizer.save_pretrained("letters")
@@ -421,7 +429,7 @@ def test_what_cannot_be_averaged_is_refused_in_one_line(members, capsys, argumen
     assert not Path("averages/averaged.jsonl.xz").exists()
 
 
-def test_the_card_says_that_trees_were_averaged(project, project_root):
+def test_the_card_describes_the_averaged_trees(project, project_root):
     results = train("run", "--max_steps", 1)
     described = {
         **{"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3, "branching_bias": "right"},
