@@ -1,4 +1,4 @@
-"""Checkpoint folders: whole and old, or whole and new, wherever the process stops."""
+"""Atomic replacement of checkpoint folders."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ from accelerate import Accelerator
 from training.loop.checkpointing import recover_folder, replaced_folder
 
 NAMES = ("a.txt", "b.txt", "inner/c.txt")
-# Functions that the module calls while one folder replaces another.
+# File system calls during a replacement.
 STEPS = [(os, "rename"), (os, "fsync"), (shutil, "rmtree"), (os, "unlink"), (os, "rmdir")]
 
 
 class Killed(BaseException):
-    """Ends the process of a test, as far as the file system can tell."""
+    """Simulates a killed process."""
 
 
 def fill(folder, content):
@@ -30,7 +30,7 @@ def content_of(folder):
 
 
 def stop_at(monkeypatch, number):
-    """Stops just before the call of that number, counted from 0 over all `STEPS`. Returns the counter."""
+    """Raises `Killed` before call `number` of all `STEPS`, counted from 0. Returns the counter."""
     calls = [0]
 
     def counted(function):
@@ -61,7 +61,7 @@ def test_a_folder_is_written_and_replaced(tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["last"]
 
 
-def test_a_process_that_stops_anywhere_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
+def test_a_process_killed_at_any_step_leaves_a_complete_checkpoint(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         calls = stop_at(patch, -1)
         replace(tmp_path / "count", "old")

@@ -1,4 +1,4 @@
-"""The picture that a run leaves: every curve and every baseline is in it."""
+"""Figure of a run: curves and baselines."""
 
 import json
 
@@ -20,7 +20,7 @@ def write_log(folder, entries):
     return path
 
 
-def test_perplexity_f1_and_baselines_are_drawn_and_the_same_again(tmp_path):
+def test_the_figure_has_perplexity_f1_and_baselines_and_is_reproducible(tmp_path):
     log = write_log(tmp_path, LOG)
     assert draw_curves(log, tmp_path / "curves.svg", {"right branching": 0.4, "balanced": 0.3})
     svg = (tmp_path / "curves.svg").read_bytes()
@@ -37,6 +37,6 @@ def test_without_gold_trees_there_is_one_panel(tmp_path):
     assert "axes_1" in svg and "axes_2" not in svg
 
 
-def test_without_a_validation_there_is_no_picture(tmp_path):
+def test_without_a_validation_there_is_no_figure(tmp_path):
     assert not draw_curves(write_log(tmp_path, LOG[:1]), tmp_path / "curves.svg", {})
     assert not (tmp_path / "curves.svg").exists()

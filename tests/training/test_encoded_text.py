@@ -1,4 +1,4 @@
-"""Text that training reads from files: what is in them, what they leave behind, and how little memory they take."""
+"""Memory-mapped training text: contents, cleanup and memory use."""
 
 import random
 import resource
@@ -14,11 +14,11 @@ from training.language_models.encoded_text import store_encoded
 from training.language_models.recipe import parse_recipe
 from training.loop.task import ProcessShard
 
-# As one tensor a line this text took 86 MB, and 45 MB as lists; of what is left most is the tokenizer's.
+# This text takes 86 MB as one tensor per line and 45 MB as lists. Most of the remaining memory is the tokenizer's.
 NUM_LINES, MOST_MEGABYTES = 100_000, 36
 
 
-def test_a_text_is_mapped_from_files_that_are_gone(tmp_path):
+def test_a_text_is_mapped_from_unlinked_files(tmp_path):
     text = store_encoded(iter([[5, 6, 0], [0], [70_000, 0]]), tmp_path)
     assert text.ids.tolist() == [5, 6, 0, 0, 70_000, 0]
     assert text.ends.tolist() == [3, 4, 6]
@@ -53,7 +53,7 @@ def read_batches(results, folder, options):
     results.put((megabytes() - before, num_tokens))
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="counts memory as Linux does")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="memory units of Linux")
 @pytest.mark.parametrize(
     "options", [[], ["--independent_sentences"], ["--streaming"]], ids=["stream", "sentences", "streamed"]
 )

@@ -1,4 +1,4 @@
-"""A large ON-LSTM grown from a small one: it predicts the same words, can learn everywhere, and its script."""
+"""Growing a small ON-LSTM: same predictions, trainable weights, and the script."""
 
 import json
 
@@ -15,7 +15,7 @@ VOCAB_SIZE = 11
 
 
 def model_of(num_chunks: list[int], chunk_size: int, weight_dropout: float = 0.0, seed: int = 0) -> ONLSTMForCausalLM:
-    """A float64 model with so many chunks a layer, whose weights are large enough for its outputs to differ."""
+    """Returns a float64 model with `num_chunks` chunks per layer and weights large enough for distinct outputs."""
     torch.manual_seed(seed)
     config = config_of(num_chunks, chunk_size, weight_dropout)
     model = ONLSTMForCausalLM(config).double().eval()
@@ -60,7 +60,7 @@ def test_a_grown_model_predicts_what_the_small_one_does(growth):
         torch.testing.assert_close(large(input_ids=input_ids).logits, small(input_ids=input_ids).logits)
 
 
-def test_layers_keep_their_distances_where_each_chunk_becomes_two():
+def test_layers_keep_their_distances_if_the_number_of_chunks_doubles():
     small = model_of([3, 4, 2], 2)
     large = grow.grow(small, config_of([6, 8, 4], 2), new_chunk_logit=-100.0)
     input_ids = torch.randint(VOCAB_SIZE, (2, 7))
@@ -82,8 +82,8 @@ def changed_by_two_updates(model: ONLSTMForCausalLM) -> dict[str, torch.Tensor]:
     return {name: (weight - before[name]).abs() > 1e-6 for name, weight in model.named_parameters()}
 
 
-def test_what_can_learn_in_a_new_model_does_in_a_grown_one():
-    # By the equations nothing is written to the cells of the last chunk, whose gates do not learn in either model.
+def test_every_trainable_weight_of_a_new_model_is_trainable_in_a_grown_one():
+    # By the equations nothing is written to the cells of the last chunk, so that its gates get no gradient.
     new_config = config_of([3, 4, 3], 3)
     grown = changed_by_two_updates(grow.grow(model_of([2, 2, 2], 2), new_config))
     new = changed_by_two_updates(model_of([3, 4, 3], 3))
@@ -102,7 +102,7 @@ def test_what_can_learn_in_a_new_model_does_in_a_grown_one():
         ({"tie_word_embeddings": False}, "only models with tied embeddings"),
     ],
 )
-def test_what_cannot_be_grown_is_refused(changes, message):
+def test_impossible_growth_is_refused(changes, message):
     small = model_of([3, 3, 2], 4)
     fields = {name: value for name, value in small.config.to_dict().items() if name != "layer_sizes"}
     with pytest.raises(ValueError, match=message):
@@ -125,7 +125,7 @@ validation_files: [train.txt]
 
 @pytest.fixture
 def small_checkpoint(tmp_path, monkeypatch):
-    """A folder with a small checkpoint, its text and a recipe of larger sizes, as the working directory."""
+    """Working directory with a small checkpoint, its text and a recipe with larger sizes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.txt").write_text("the cat sees a dog\nthe dog sleeps\na bird sees the cat\n" * 4)
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(model_type="onlstm"))
@@ -138,7 +138,7 @@ def small_checkpoint(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_script_writes_a_checkpoint_of_the_recipes_size_that_trains_on(small_checkpoint, capsys):
+def test_the_script_writes_a_checkpoint_of_the_recipes_size_that_can_be_trained(small_checkpoint, capsys):
     assert grow.main(["small", "recipe.yaml", "--output-dir", "grown"]) == 0
     assert "grown: grown from" in capsys.readouterr().out
     small, grown = (AutoModelForCausalLM.from_pretrained(name) for name in ("small", "grown"))
@@ -148,7 +148,7 @@ def test_the_script_writes_a_checkpoint_of_the_recipes_size_that_trains_on(small
     assert tokenizer("the cat").input_ids == AutoTokenizer.from_pretrained("small")("the cat").input_ids
     input_ids = torch.tensor([tokenizer("the cat sees a dog").input_ids])
     with torch.no_grad():
-        # Not exactly: new chunks have a share of the gates.
+        # Approximately, since new chunks get some mass of the gates.
         torch.testing.assert_close(grown(input_ids).logits, small(input_ids).logits, atol=0.01, rtol=0)
 
     train_lm.main(["recipe.yaml", "--init_from", "grown", "--output_dir", "run"])
@@ -165,7 +165,7 @@ def test_the_same_seed_grows_the_same_weights(small_checkpoint):
     assert first == again != other
 
 
-def test_the_script_says_what_is_wrong(small_checkpoint, capsys):
+def test_errors_of_the_script_name_the_cause(small_checkpoint, capsys):
     assert grow.main(["none", "recipe.yaml", "--output-dir", "grown"]) == 1
     assert "there is no checkpoint" in capsys.readouterr().err
     assert grow.main(["small", "none.yaml", "--output-dir", "grown"]) == 1

@@ -1,4 +1,4 @@
-"""Several hosts are one run: which text each process reads, and how the run is resumed when a host died."""
+"""Runs on several hosts: the text of each process, and resuming after a host died."""
 
 import gc
 import io
@@ -46,7 +46,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CP
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with `recipe.yaml`, `train.txt` and `valid.txt`, which is the working directory."""
+    """Working directory with `recipe.yaml`, `train.txt` and `valid.txt`."""
     monkeypatch.chdir(tmp_path)
     write_texts(train=400, valid=12)
     Path("recipe.yaml").write_text(
@@ -80,7 +80,7 @@ def train_as_script(arguments):
 
 
 def run_on_host(folder, output, options, arguments):
-    """Acts as `torchrun` on a host, with forks of this process in place of new ones, which would take seconds."""
+    """Acts as `torchrun` on a host. It forks this process, because new processes take seconds to start."""
     os.chdir(folder)
     enter_process(output, ENVIRONMENT)
     config, _, _ = config_from_args(parse_args([*options, "train_lm.py"]))
@@ -89,7 +89,7 @@ def run_on_host(folder, output, options, arguments):
 
 
 def start_on_hosts(name, *overrides):
-    """Starts a run of four processes by `torchrun`, two on each host."""
+    """Starts a `torchrun` run of four processes, two on each host."""
     port = free_port()
     options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", ADDRESS, "--master-port", str(port)]
     processes = [
@@ -110,7 +110,7 @@ def start_on_hosts(name, *overrides):
 
 
 @pytest.mark.slow
-def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project):
+def test_two_hosts_equal_one_process_with_all_rows_and_resume_after_the_death_of_one(project):
     options = [*NO_DROPOUT, "--num_epochs", 60, "--max_steps", 60, "--save_every_steps", 10]
     survivor, killed = start_on_hosts("run", *options)
     try:
@@ -143,7 +143,7 @@ def run_torchrun(folder, arguments):
 
 
 @pytest.mark.slow
-def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, project_root):
+def test_torchrun_restarts_a_killed_process_and_the_run_resumes(project, project_root):
     options = command("run", "--max_steps", 60, "--num_epochs", 60, "--save_every_steps", 10, "--resume")
     script = str(project_root / "training" / "train_lm.py")
     launcher = ["--nproc-per-node", "2", "--max-restarts", "3", "--standalone", script, *options]
@@ -173,7 +173,7 @@ def test_processes_that_do_not_share_the_folder_are_refused(project, monkeypatch
 
 def train_and_look_when_the_connection_ends(folder, arguments):
     os.chdir(folder)
-    sys.setswitchinterval(20)  # gloo's threads get Python's lock late, as on a busy host
+    sys.setswitchinterval(20)  # gloo's threads get the GIL late, as on a busy host
     destroy, seen = torch.distributed.destroy_process_group, []
 
     def look(group=None):
@@ -186,13 +186,13 @@ def train_and_look_when_the_connection_ends(folder, arguments):
     assert seen == ["destroyed"]
 
 
-def test_the_model_leaves_the_connection_before_it_ends(project):
-    """Its reducer would end gloo's threads while they wait for Python's lock, which it holds (seen: for ever)."""
+def test_ddp_is_destroyed_before_the_process_group(project):
+    """Otherwise its reducer waits for gloo's threads while it holds the GIL that they wait for (a deadlock)."""
     run_ranks(2, train_and_look_when_the_connection_ends, str(project), command("run", "--max_steps", 2))
 
 
 @pytest.mark.parametrize("num_processes", [1, 2, 3])
-def test_streamed_lines_are_shared_out_each_to_one_process(tmp_path, num_processes):
+def test_each_streamed_line_goes_to_one_process(tmp_path, num_processes):
     (tmp_path / "a.txt").write_text("0\n1\n2\n")
     (tmp_path / "b.txt").write_text("3\n4\n")
     lines = TextLines([str(tmp_path / name) for name in ("a.txt", "b.txt")])
@@ -203,7 +203,7 @@ def test_streamed_lines_are_shared_out_each_to_one_process(tmp_path, num_process
 
 
 @pytest.mark.parametrize(("num_files", "part"), [(4, [0, 1, 4, 5]), (3, [0, 2, 4])])
-def test_a_streamed_dataset_is_split_by_process_whole_files_where_they_share_out(tmp_path, num_files, part):
+def test_a_streamed_dataset_is_split_by_file_if_the_files_divide_evenly(tmp_path, num_files, part):
     datasets = library("datasets")
     for number in range(num_files):
         rows = "".join(f'{{"text": "{2 * number + row}"}}\n' for row in range(2))
@@ -214,8 +214,8 @@ def test_a_streamed_dataset_is_split_by_process_whole_files_where_they_share_out
     assert sorted(parts[0] + parts[1]) == list(range(2 * num_files))
 
 
-def test_streamed_text_of_two_processes_goes_on_exactly_and_ends_for_both_at_once(project):
-    # The second process has shorter lines, and no more of them.
+def test_streamed_text_of_two_processes_resumes_exactly_and_ends_together(project):
+    # The second process has shorter lines, but not more of them.
     lines = Path("train.txt").read_text().splitlines()[:120]
     Path("train.txt").write_text(
         "\n".join(line if number % 2 else f"{line} {line}" for number, line in enumerate(lines))
@@ -231,7 +231,7 @@ def test_streamed_text_of_two_processes_goes_on_exactly_and_ends_for_both_at_onc
 
 
 @pytest.mark.parametrize("counts", [(5, 3), (64, 70), (130, 128), (64, 64)])
-def test_batches_end_where_any_process_has_no_more(counts):
+def test_batches_end_when_any_process_has_none_left(counts):
     def batches_of(count, others):
         left = list(others)
 
@@ -245,7 +245,7 @@ def test_batches_end_where_any_process_has_no_more(counts):
         assert batches_of(first, [second]) == list(range(min(counts)))
 
 
-def test_the_example_of_a_configuration_starts_a_process_for_each_gpu_of_two_hosts(project_root, monkeypatch):
+def test_the_example_configuration_starts_a_process_for_each_gpu_of_two_hosts(project_root, monkeypatch):
     seen, configuration = {}, project_root / "training" / "accelerate" / "two_hosts.yaml"
     monkeypatch.setattr("torch.distributed.run.run", lambda arguments: seen.update(vars(arguments)))
     for rank in (0, 1):

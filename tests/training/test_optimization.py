@@ -1,4 +1,4 @@
-"""Learning rates and the rule that starts averaging, against the papers' definitions."""
+"""Learning rates, optimisers and the rule that starts averaging."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
 
 
 @given(st.integers(0, 9), st.integers(1, 12), st.integers(0, 30))
-def test_the_decay_is_that_of_transformers_but_for_its_empty_first_update(warmup_steps, decay_steps, stable_steps):
+def test_the_decay_matches_transformers_except_for_its_empty_first_update(warmup_steps, decay_steps, stable_steps):
     arguments = OptimizationArguments(
         schedule="warmup_stable_decay", warmup_steps=warmup_steps, decay_steps=decay_steps
     )
@@ -49,7 +49,7 @@ def test_a_constant_schedule_needs_no_length():
 
 
 @given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(0, 3), st.sampled_from([0.5, 0.1]))
-def test_plateaus_lower_the_rate_as_the_scheduler_of_pytorch_does(losses, patience, factor):
+def test_plateaus_lower_the_rate_like_the_pytorch_scheduler(losses, patience, factor):
     arguments = OptimizationArguments(schedule="plateau", plateau_patience=patience, plateau_factor=factor)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
@@ -63,7 +63,7 @@ def test_plateaus_lower_the_rate_as_the_scheduler_of_pytorch_does(losses, patien
 
 @given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(1, 6))
 def test_averaging_starts_by_the_rule_of_the_paper(losses, interval):
-    """Algorithm 1 of Merity et al. (2018), with its `t` and `logs` written out."""
+    """Compares with algorithm 1 of Merity et al. (2018), with its variables `t` and `logs`."""
     logs, stalled = [], False
     for t, loss in enumerate(losses):
         stalled = t > interval and loss > min(logs[: t - interval])

@@ -1,3 +1,5 @@
+"""The model inside the package."""
+
 from onlstm_hf.utils.checkpoints import PACKED_MODEL
 from training.pack import main
 

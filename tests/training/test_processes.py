@@ -1,4 +1,4 @@
-"""One process at a time in a folder."""
+"""Lock of an output folder."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch, project_root):
     monkeypatch.setenv("PYTHONPATH", str(project_root))
 
 
-def test_a_folder_is_another_process_s_until_that_ends(monkeypatch):
+def test_a_folder_is_locked_until_the_other_process_ends(monkeypatch):
     monkeypatch.setattr(processes, "LONGEST_WAIT", 0.3)
     Path("folder").mkdir()
     with subprocess.Popen([sys.executable, "-c", LOCKER], stdout=subprocess.PIPE, text=True) as other:
@@ -42,7 +42,7 @@ def test_a_folder_is_another_process_s_until_that_ends(monkeypatch):
     assert list(Path("folder").iterdir()) == []
 
 
-def test_a_folder_that_was_made_for_the_lock_goes_with_it_unless_something_is_in_it():
+def test_a_folder_created_for_the_lock_is_removed_with_it_if_empty():
     with locked_folder(Path("new")):
         assert Path("new").is_dir()
     assert not Path("new").exists()

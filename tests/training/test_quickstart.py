@@ -1,3 +1,5 @@
+"""The quickstart script."""
+
 import json
 from functools import partial
 
@@ -11,7 +13,7 @@ def read_json(path):
 
 
 @pytest.mark.parametrize("option", ["--output_dir", "--output-dir"])
-def test_everything_is_written_to_the_folder_that_is_asked_for(option, tmp_path, monkeypatch):
+def test_all_files_are_written_to_the_output_folder(option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = {"num_train": 60, "num_validation": 10, "num_test": 10}
     monkeypatch.setattr(quickstart, "write_toy_corpus", partial(quickstart.write_toy_corpus, **sizes))

@@ -1,4 +1,4 @@
-"""Recipes: a YAML file and command-line overrides become the checked arguments of a run."""
+"""Recipes from a YAML file and command-line overrides."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_resume_is_a_flag(recipe_file, arguments, resume):
     assert parse(recipe_file, *arguments).run.resume is resume
 
 
-def test_yaml_words_mean_what_they_say(recipe_file):
+def test_yaml_words_are_parsed_as_intended(recipe_file):
     recipe_file.write_text(
         RECIPE + "mixed_precision: no\nresume: yes\nvocab_size: null\ntrackers: []\nmax_grad_norm: .inf\n"
     )
@@ -111,7 +111,7 @@ def test_yaml_words_mean_what_they_say(recipe_file):
         ("learning_rate: 3\n", "--output_dir"),
     ],
 )
-def test_a_file_that_is_no_recipe_is_refused(tmp_path, content, message):
+def test_an_invalid_recipe_file_is_refused(tmp_path, content, message):
     path = tmp_path / "recipe.yaml"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
@@ -140,7 +140,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
         (["--model", "{}"], "one by one"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(recipe_file, arguments, message):
+def test_invalid_arguments_are_refused(recipe_file, arguments, message):
     with pytest.raises(ValueError, match=message):
         parse(recipe_file, *arguments)
 
@@ -161,7 +161,7 @@ def test_values_out_of_range_are_refused_by_name(recipe_file, arguments):
         parse(recipe_file, *arguments.split())
 
 
-def test_fields_that_no_result_depends_on(recipe_file):
+def test_free_fields_are_those_without_effect_on_results(recipe_file):
     free = {"output_dir", "resume", "log_every_steps", "save_every_steps", "trackers", "num_threads"}
     assert parse(recipe_file).fields("free").keys() == free
 
@@ -210,7 +210,7 @@ def test_help_documents_every_field(capsys):
             assert len(item.metadata["help"]) > 10
 
 
-# Recipes of language models; the others begin with their task.
+# Recipes of language models; the names of other recipes begin with their task.
 FOLDER = Path(__file__).parents[2] / "training" / "recipes"
 RECIPES = sorted(
     path.relative_to(FOLDER).with_suffix("").as_posix()
@@ -220,10 +220,10 @@ RECIPES = sorted(
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
+def test_recipes_of_the_project_lack_only_the_data(project_root, name):
     path = project_root / "training" / "recipes" / f"{name}.yaml"
-    own = {"quickstart": ["--dataset", "d"], "onlstm_wikipedia": []}  # the latter names its dataset
-    recipe = parse(path, *own.get(name, ["--train_files", "a", "--validation_files", "b"]))
+    data = {"quickstart": ["--dataset", "d"], "onlstm_wikipedia": []}  # onlstm_wikipedia names its dataset
+    recipe = parse(path, *data.get(name, ["--train_files", "a", "--validation_files", "b"]))
     if recipe.model.init_from is None:
         check_model_arguments(recipe.model)
     assert f"training/recipes/{name}.yaml" in path.read_text() or name == "quickstart"
@@ -256,7 +256,7 @@ def test_the_full_recipes_have_the_settings_of_the_papers(project_root, name, co
 
 
 def test_recipes_of_the_prpn_paper_have_its_settings(project_root):
-    """Sections 6.1 and 6.2 of Shen et al. (2018); the text8 model is the one of characters with these changes."""
+    """Sections 6.1 and 6.2 of Shen et al. (2018); the text8 model is the character model with these changes."""
     characters, text8 = (read_recipe(project_root, name) for name in ("prpn_char_ptb", "prpn_text8"))
     expected = {
         "embedding_size": 128, "hidden_size": 1024, "num_hidden_layers": 2, "num_slots": 20, "lookback": 10,
@@ -275,7 +275,7 @@ def test_recipes_of_the_prpn_paper_have_its_settings(project_root):
         assert {name: recipe.fields()[name] for name in settings} == settings
 
 
-def test_the_small_recipes_differ_in_the_model_only_and_have_as_many_parameters(project_root):
+def test_the_small_recipes_differ_only_in_the_model_and_have_equally_many_parameters(project_root):
     onlstm, lstm = (read_recipe(project_root, f"{name}_ptb_small") for name in ("onlstm", "lstm"))
     own = {"model_type", "model", "output_dir"}
     settings = [{k: v for k, v in recipe.fields().items() if k not in own} for recipe in (onlstm, lstm)]

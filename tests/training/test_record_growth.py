@@ -4,7 +4,7 @@ from tests.helpers.training_runs import write_texts
 from training import record_growth
 
 
-def test_a_text_needs_gold_trees_beside_it(tmp_path, monkeypatch, capsys):
+def test_a_text_needs_gold_trees(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_texts(train=40, valid=12)
     text = ["--train_files", "train.txt", "--validation_files", "valid.txt"]

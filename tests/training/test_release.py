@@ -1,3 +1,5 @@
+"""Released folders: weights, results and model card."""
+
 import json
 import re
 import shlex
@@ -37,7 +39,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=list(RECIPES))
 def run(request, data, tmp_path_factory, project_root):
-    """A run of each type of model: its folder, and the options that release it but for the gold trees."""
+    """Run of each model type: folder, options of release.py without gold trees, and model type."""
     name, *overrides = RECIPES[request.param]
     toy_english = str(project_root / "training" / "texts" / "toy_english.yaml")
     folder = tmp_path_factory.mktemp("run") / "run"
@@ -59,7 +61,7 @@ def released(run, data):
 
 @pytest.fixture
 def write(run, tmp_path):
-    """Releases the run with further options. Returns the results, and the text of the card."""
+    """Returns a function that releases the run with more options, and returns the results and the card."""
     folder, options, _ = run
 
     def release_with(*further, folder=folder, options=options):
@@ -71,9 +73,9 @@ def write(run, tmp_path):
 
 @pytest.fixture
 def write_with_trees(run, write):
-    """The same for a model that induces trees."""
+    """Like `write`, for models that induce trees."""
     if run[2] == "rnn":
-        pytest.skip("it induces no trees")
+        pytest.skip("the model induces no trees")
     return write
 
 
@@ -87,10 +89,10 @@ def test_a_released_model_has_half_precision_computes_in_float32_and_knows_its_t
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
         config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
         assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
-        assert tokenizer.padding_side == "left"  # as text generation needs it
+        assert tokenizer.padding_side == "left"  # needed for text generation
 
 
-def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, write, tmp_path):
+def test_weights_can_be_bfloat16_and_split_into_several_files(run, write, tmp_path):
     results, _ = write("--dtype", "bfloat16", "--max_shard_size", "5KB")
     assert results["command"].endswith("--dtype bfloat16 --max_shard_size 5KB")
     files = sorted((tmp_path / "model").glob("*.safetensors"))
@@ -107,9 +109,7 @@ def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, write, tmp_p
     assert {path.name for path in files} <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 
-def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_released_model(
-    released, write, data, tmp_path
-):
+def test_the_card_has_a_table_of_stages_if_the_run_started_from_a_released_model(released, write, data, tmp_path):
     first, of_first, model_type = released
     assert "| stage |" not in (first / "README.md").read_text()
     name, *overrides = RECIPES[model_type]
@@ -120,10 +120,10 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     stages = results["training"]["stages"]
     assert [(stage["goes_on"], stage["updates"]) for stage in stages] == [(False, 3), (True, 2)]
     assert stages[0]["test"] == of_first["perplexity"]["test"]
-    assert results["training"]["recipe"]["init_from"] == str(first)  # also while there is such a folder
+    assert results["training"]["recipe"]["init_from"] == str(first)  # although the folder exists
     assert "2 updates in the last of 2 stages" in card and f"--init_from {first}" in card
     assert "--optimizer sgd" in card and "--average_from_start true" in card
-    assert "--adam_" not in card  # SGD has no use for these fields
+    assert "--adam_" not in card  # SGD does not use these fields
     hours, *perplexities = (
         f"{value:.{digits}f}"
         for value, digits in ((stages[0]["seconds"] / 3600, 1), (stages[0]["validation"], 2), (stages[0]["test"], 2))
@@ -132,7 +132,7 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     assert "\n| 2 |  | 2 | " in card and "\n\n## Limits" in card
 
 
-def test_the_folder_has_no_code_which_an_export_adds(released, tmp_path):
+def test_the_folder_has_no_code_and_an_export_adds_it(released, tmp_path):
     folder, results, model_type = released
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= files.keys()
@@ -169,7 +169,7 @@ def test_the_card_has_valid_metadata_and_the_measured_numbers(released):
         assert f"| {row} | {100 * sentence_f1:.1f} |" in card.text
 
 
-def test_the_training_command_has_what_was_given_beside_the_recipe(released):
+def test_the_training_command_has_the_overrides_of_the_recipe(released):
     _, results, model_type = released
     recipe = parse_recipe(shlex.split(results["training"]["command"])[3:])
     run = results["training"]["recipe"]
@@ -178,7 +178,7 @@ def test_the_training_command_has_what_was_given_beside_the_recipe(released):
     assert ("chunk_size 4" in results["training"]["command"]) == (model_type == "onlstm")
 
 
-def test_a_recipe_that_is_not_there_is_named(write):
+def test_a_missing_recipe_is_named(write):
     with pytest.raises(ValueError, match="no .*training/recipes/elsewhere.yaml"):
         write("--recipe", "elsewhere")
 
@@ -190,7 +190,7 @@ def test_the_example_of_the_card_runs(released, capsys):
     assert "the" in capsys.readouterr().out
 
 
-def test_a_card_without_gold_trees_says_nothing_of_parsing_scores_and_trees_are_refused_without_distances(
+def test_a_card_without_gold_trees_has_no_parsing_scores_and_models_without_trees_refuse_them(
     run, write, data, tmp_path
 ):
     if run[2] == "rnn":
@@ -203,9 +203,7 @@ def test_a_card_without_gold_trees_says_nothing_of_parsing_scores_and_trees_are_
     assert "| toy English test (one stream) |" in text and "model.parse(" in text
 
 
-def test_the_card_says_how_many_words_are_unknown_and_trees_are_read_as_the_model_remembers(
-    run, write_with_trees, tmp_path
-):
+def test_the_card_states_unknown_words_and_trees_get_the_saved_preprocessing(run, write_with_trees, tmp_path):
     shutil.copytree(run[0], tmp_path / "run")
     config = json.loads((tmp_path / "run/best/config.json").read_text())
     config["treebank_preprocessing"] = PRESETS["universal"].to_dict()
@@ -218,7 +216,7 @@ def test_the_card_says_how_many_words_are_unknown_and_trees_are_read_as_the_mode
     assert "| text | perplexity | unknown words |" in text and "33.3 % of their words are unknown." in text
 
 
-def test_a_text_without_a_test_part_has_a_card_without_one(run, write, tmp_path, project_root):
+def test_a_text_without_a_test_part_has_no_test_scores_on_the_card(run, write, tmp_path, project_root):
     *options, _, text = run[1]
     with pytest.raises(ValueError, match="--test_files goes with `test` of the text .* give both or neither"):
         write(options=options)
@@ -246,7 +244,7 @@ def test_a_treebank_without_short_sentences_has_no_column_for_them(write_with_tr
 
 
 def unread_results(name, **changes):
-    """Results of an evaluation of two runs, as far as the card needs them."""
+    """Results of an evaluation of two runs, with the fields that the card needs."""
     f1 = {"mean": 0.5, "standard_deviation": 0.0123, "min": 0.4913, "max": 0.5087, "interval": [0.48, 0.52]}
     summary = {"num_checkpoints": 2, "sentence_f1": f1}
     one = {"num_checkpoints": 1, "sentence_f1": f1 | {"mean": 0.6543, "standard_deviation": None}}
@@ -259,9 +257,7 @@ def unread_results(name, **changes):
     return json.dumps(results | changes)
 
 
-def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have_not_read(
-    run, write_with_trees, data, tmp_path
-):
+def test_the_card_first_states_held_out_scores_of_other_runs(run, write_with_trees, data, tmp_path):
     name = {"onlstm": "layer 2 (--layer 1)", "prpn": "induced trees"}[run[2]]
     unread = tmp_path / "unread.json"
     unread.write_text(unread_results(name))
@@ -280,13 +276,13 @@ def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have
         ("layer 2 (--layer 1)", {}, "has no trees of induced trees"),
     ],
 )
-def test_results_that_are_not_of_unread_sentences_or_of_other_models_are_refused(tmp_path, name, changes, message):
+def test_results_without_held_out_scores_of_the_model_are_refused(tmp_path, name, changes, message):
     (tmp_path / "unread.json").write_text(unread_results(name, **changes))
     with pytest.raises(ValueError, match=message):
         release.read_held_out_scores(tmp_path / "unread.json", PRPNConfig())
 
 
-def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):
+def test_the_card_describes_the_training_text_and_no_other_text(released):
     folder, _, _ = released
     card = ModelCard.load(folder / "README.md")
     text = " ".join(card.text.split())
@@ -317,7 +313,7 @@ def test_trees_and_text_must_be_described(write, data, tmp_path, project_root):
         write(*options)
 
 
-def test_results_name_no_place_on_the_machine(released, data):
+def test_results_have_no_private_paths(released, data):
     folder, _, _ = released
     for name in ("README.md", "results.json", "config.json"):
         for place in (folder.parent, data):

@@ -1,4 +1,4 @@
-"""Resuming: what a run restores, refuses and records, and what a failed run leaves behind."""
+"""Resuming: restored state, refused and recorded changes, and failed runs."""
 
 import fcntl
 import json
@@ -45,7 +45,7 @@ max_train_operators: 4
 batch_size: 32
 num_threads: 1
 """
-# Another value for each field that is fixed.
+# Another value for each fixed field.
 OTHER_VALUES = {
     "model_type": "rnn", "model.hidden_size": 16, "weight_decay": 0.1, "adam_beta1": 0.5, "adam_beta2": 0.5,
     "adam_epsilon": 0.1, "batch_size": 2, "gradient_accumulation_steps": 2, "seed": 3,
@@ -70,7 +70,7 @@ def train(*arguments):
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """A folder with text, recipes, and a run of two updates of a language model and one of a classifier."""
+    """Folder with text, recipes, and runs of two updates of a language model and of a classifier."""
     folder = tmp_path_factory.mktemp("begun")
     write_texts(folder, train=60, valid=12, test=5)
     (folder / "gold.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
@@ -85,7 +85,7 @@ def begun(tmp_path_factory):
 
 @pytest.fixture
 def project(begun, tmp_path, monkeypatch):
-    """A copy of that folder, which is the working directory."""
+    """Working directory with a copy of `begun`."""
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(processes, "LONGEST_WAIT", 0.1)
@@ -99,7 +99,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def test_every_field_that_is_fixed_refuses_another_value_and_names_both(project):
+def test_every_fixed_field_refuses_another_value_and_names_both(project):
     tasks = [
         (train_lm, "run", parse_recipe(["train_lm.yaml", "--output_dir", "run"]), OTHER_VALUES | OTHER_TEXT_VALUES),
         (train_logic, "logic", parse_logic_recipe(["train_logic.yaml", "--output_dir", "logic"]),
@@ -118,7 +118,7 @@ def test_every_field_that_is_fixed_refuses_another_value_and_names_both(project)
         assert contents(folder) == before
 
 
-def test_a_field_that_may_change_counts_from_there_on_and_the_results_say_so(project, capsys):
+def test_a_changed_recorded_field_takes_effect_and_is_recorded(project, capsys):
     results = train("--resume", "--max_steps", 3, "--learning_rate", 0.5, "--random_bptt", "true")
     assert "learning_rate was 2.0 and is 0.5 from here on" in capsys.readouterr().out
     changes = [
@@ -135,7 +135,7 @@ def test_a_field_that_may_change_counts_from_there_on_and_the_results_say_so(pro
 
 
 @pytest.mark.usefixtures("project")
-def test_a_run_that_ended_with_an_epoch_does_not_validate_twice_there():
+def test_a_run_that_ended_with_an_epoch_validates_once_there():
     epochs = ["--train_files", "valid.txt", "--batch_size", "2", "--random_bptt", "no", "--num_epochs", "2"]
     straight = run(train_lm, *epochs, "--max_steps", "99", "--output_dir", "straight")
     end_of_epoch = str(straight["updates"] // 2)
@@ -154,7 +154,7 @@ def test_a_run_that_ended_with_an_epoch_does_not_validate_twice_there():
 
 
 def edit_state(edit, folder="run/last"):
-    """Changes the training state of a checkpoint as another version of the package might have written it."""
+    """Edits the training state of a checkpoint, as if another version had written it."""
     path = Path(folder, "training_state/run.json")
     state = json.loads(path.read_text())
     edit(state)
@@ -163,7 +163,7 @@ def edit_state(edit, folder="run/last"):
     write_checksums(Path(folder))
 
 
-def test_fields_that_came_after_the_run_began_had_their_defaults(project):
+def test_fields_newer_than_the_run_count_as_their_defaults(project):
     edit_state(lambda state: state["recipe"].pop("average_from_start"))  # true in this run, and fixed
     with pytest.raises(ValueError, match="average_from_start was False and is True now"):
         train("--resume", "--max_steps", 3)
@@ -173,7 +173,7 @@ def test_fields_that_came_after_the_run_began_had_their_defaults(project):
     assert {"step": 2, "field": "average_decay", "before": None, "after": 0.5} in changes
 
 
-def test_a_training_state_of_another_version_goes_on_if_it_only_had_more_counters(project):
+def test_a_training_state_with_extra_counters_resumes_but_not_another_version(project):
     edit_state(lambda state: state["progress"].update(first_kept_loss=0))
     assert train("--resume", "--max_steps", 3)["updates"] == 3
     edit_state(lambda state: state.update(version=99))
@@ -186,7 +186,7 @@ def test_a_training_state_of_another_version_goes_on_if_it_only_had_more_counter
     [("train.txt", "training text"), ("valid.txt", "validation text"), ("test.txt", "test text"),
      ("gold.mrg", "gold trees")],
 )  # fmt: skip
-def test_data_that_changed_are_refused(project, name, part):
+def test_changed_data_are_refused(project, name, part):
     path, before = Path(name), contents("run")
     path.write_text(path.read_text().replace("dog", "cat", 1))
     with pytest.raises(ValueError, match=rf"the {part} changed since run/last was written .their fingerprint was \w+"):
@@ -194,14 +194,14 @@ def test_data_that_changed_are_refused(project, name, part):
     assert contents("run") == before
 
 
-def test_streamed_text_that_changed_behind_its_beginning_is_refused(project, monkeypatch):
+def test_streamed_text_that_changed_after_the_first_lines_is_refused(project, monkeypatch):
     monkeypatch.setattr("training.train_lm.NUM_STREAMED_LINES", 2)
     arguments = ["--output_dir", "streamed", "--streaming", "true"]
     train(*arguments)
     path = Path("train.txt")
     text = path.read_text()
     last = text.splitlines(keepends=True)[-1]
-    for changed in (text + "the dog sleeps\n", text.removesuffix(last) + "b" + last[1:]):  # of another size, and not
+    for changed in (text + "the dog sleeps\n", text.removesuffix(last) + "b" + last[1:]):  # other size, same size
         path.write_text(changed)
         with pytest.raises(ValueError, match="the bytes of the training text changed since streamed/last was written"):
             train("--resume", "--max_steps", 3, *arguments)
@@ -209,7 +209,7 @@ def test_streamed_text_that_changed_behind_its_beginning_is_refused(project, mon
     assert train("--resume", "--max_steps", 3, *arguments)["updates"] == 3
 
 
-def test_processes_that_are_not_connected_are_told_how_to_be(project, monkeypatch):
+def test_unconnected_processes_are_refused_with_a_hint(project, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")  # as torchrun sets it
     monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
     with pytest.raises(ValueError, match="one of 2 processes.*set ACCELERATE_USE_CPU=true"):
@@ -217,7 +217,7 @@ def test_processes_that_are_not_connected_are_told_how_to_be(project, monkeypatc
     assert not Path("new").exists()
 
 
-def test_code_of_the_model_that_changed_is_refused(project):
+def test_changed_model_code_is_refused(project):
     code = Path("code_of_the_model.py")
     code.write_text("SIZE = 1\n")
     arguments = ["--output_dir", "coded", "--model_code", code]
@@ -229,7 +229,7 @@ def test_code_of_the_model_that_changed_is_refused(project):
         train("--resume", "--max_steps", 4, *arguments[:3], moved)
 
 
-def test_data_may_move_and_test_text_may_come_later(project):
+def test_data_may_move_and_test_text_may_be_added(project):
     fingerprints = train("--resume")["fingerprints"]
     assert fingerprints.keys() == {"training text", "validation text", "test text", "gold trees"}
     for name in ("train", "valid"):
@@ -248,7 +248,7 @@ def flip(path):
 
 
 @pytest.mark.parametrize("folder", ["run/last", "run/best"])
-def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_noticed_and_named(project, monkeypatch, folder):
+def test_a_flipped_bit_in_any_checkpoint_file_is_detected_and_named(project, monkeypatch, folder):
     names = [line.split("  ")[1] for line in Path(folder, CHECKSUMS).read_text().splitlines()]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= set(names)
     states = {"optimizer.bin", "averaged.pt", "process_0.pt", "random_states_0.pkl", "model.safetensors", "run.json"}
@@ -280,7 +280,7 @@ def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_noticed_and_named(project,
 
 
 @pytest.mark.parametrize("torn", ["in the last line", "to nothing", "removed"])
-def test_a_log_that_lost_its_end_is_cut_back_to_whole_lines(project, torn):
+def test_a_truncated_log_is_cut_back_to_complete_lines(project, torn):
     path = Path("run/log.jsonl")
     whole = path.read_bytes()
     lines = whole.splitlines()
@@ -294,7 +294,7 @@ def test_a_log_that_lost_its_end_is_cut_back_to_whole_lines(project, torn):
     assert all(entry["step"] > 2 for entry in entries[kept:])
 
 
-def test_the_log_is_on_the_disk_before_a_checkpoint_counts_it(project, monkeypatch):
+def test_the_log_is_synced_before_a_checkpoint_records_its_size(project, monkeypatch):
     events = []
     monkeypatch.setattr(training_log, "sync", lambda path: events.append(path.name))
     monkeypatch.setattr(loop, "write_json", lambda path, content: events.append(content) or write_json(path, content))
@@ -304,7 +304,7 @@ def test_the_log_is_on_the_disk_before_a_checkpoint_counts_it(project, monkeypat
     assert len(events) == 2 * len([event for event in events if isinstance(event, dict)]) > 0
 
 
-def test_the_checksums_are_not_shared(project):
+def test_the_checksums_are_not_uploaded(project):
     assert Path("run/best", CHECKSUMS).is_file() and CHECKSUMS not in folder_files("run/best")
 
 
@@ -321,7 +321,7 @@ def test_a_second_run_in_the_folder_is_refused_in_one_sentence(project):
     assert train("--resume")["updates"] == 2
 
 
-def test_the_last_lines_on_the_screen_have_the_scores_and_the_places_of_what_is_left(project, capsys):
+def test_the_last_lines_of_output_have_scores_and_paths(project, capsys):
     results = train("--resume")
     scores = [f"{name} perplexity {results[f'{name}_perplexity']:.2f}" for name in ("validation", "test")]
     baselines = ", ".join(f"{name} {100 * f1:.1f}" for name, f1 in results["baselines"].items())
@@ -349,7 +349,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(project):
     assert train("--resume", "--max_steps", 4)["updates"] == 4
 
 
-def test_a_run_that_diverged_or_failed_before_its_first_checkpoint_does_not_stand_in_the_way(project, monkeypatch):
+def test_a_run_that_failed_before_its_first_checkpoint_can_be_restarted(project, monkeypatch):
     shutil.rmtree("run")
     with pytest.raises(TrainingDiverged, match="There is no checkpoint yet"):
         train("--learning_rate", 1e38, "--max_grad_norm", "inf")
@@ -359,7 +359,7 @@ def test_a_run_that_diverged_or_failed_before_its_first_checkpoint_does_not_stan
     assert train("--max_steps", 1)["updates"] == 1
 
 
-def test_a_state_of_a_version_that_logged_one_loss_goes_on(project):
+def test_a_state_of_a_version_with_one_logged_loss_resumes(project):
     shutil.copytree("run", "old")
     path = Path("old/last/training_state/process_0.pt")
     state = torch.load(path, weights_only=True)

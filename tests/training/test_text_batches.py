@@ -1,4 +1,4 @@
-"""From text to batches: nothing is lost or predicted twice, and processes and restarts see the same batches."""
+"""Batches of text: every token is predicted once, and processes and restarts see the same batches."""
 
 import statistics
 from itertools import chain, islice
@@ -99,7 +99,7 @@ def test_chunk_lengths_are_drawn_as_in_the_paper():
     short = [length for length in lengths if length < 52]
     assert 0.045 < len(short) / len(lengths) < 0.055
     long = [length for length in lengths if length >= 52]
-    assert statistics.mean(long) == pytest.approx(69.5, abs=0.2)  # int() cuts half a token off on average
+    assert statistics.mean(long) == pytest.approx(69.5, abs=0.2)  # int() removes half a token on average
     assert statistics.stdev(long) == pytest.approx(5, abs=0.15)
     assert statistics.mean(short) == pytest.approx(34.5, abs=0.6)
     assert min(islice(draw_chunk_lengths(Random(0), 6, True), 1000)) == 5
@@ -107,7 +107,7 @@ def test_chunk_lengths_are_drawn_as_in_the_paper():
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_rows_of_two_processes_are_those_of_one_with_twice_the_batch(sources, index):
+def test_rows_of_two_processes_equal_those_of_one_with_twice_the_batch(sources, index):
     build = sources[index]
     whole = list(build(ProcessShard(4)).batches(1))
     halves = [list(build(ProcessShard(2, process, 2)).batches(1)) for process in (0, 1)]
@@ -123,7 +123,7 @@ def test_rows_of_two_processes_are_those_of_one_with_twice_the_batch(sources, in
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_an_epoch_goes_on_from_any_batch(sources, index):
+def test_an_epoch_can_start_at_any_batch(sources, index):
     build = sources[index]
     batches = list(build(ProcessShard(3)).batches(2))
     for start in range(len(batches) + 1):
@@ -148,7 +148,7 @@ def test_padding_is_masked_and_not_predicted():
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
 
 
-def test_an_epoch_has_every_sentence_once_cut_to_the_longest_length():
+def test_an_epoch_has_every_sentence_once_truncated_to_the_maximum_length():
     source = sentence_batches(ProcessShard(5))
     seen = []
     for batch in source.batches(0):
@@ -160,7 +160,7 @@ def test_an_epoch_has_every_sentence_once_cut_to_the_longest_length():
     assert sorted(seen) == sorted(sentence[:6] for sentence in some_sentences())
 
 
-def test_sentences_that_fill_no_batch_are_others_in_every_epoch():
+def test_each_epoch_drops_another_remainder_of_sentences():
     source = SentenceBatches(as_text([[number, EOS] for number in range(1, 11)]), EOS, ProcessShard(4), 6, seed=0)
     left_out = set()
     for epoch in range(12):
@@ -170,7 +170,7 @@ def test_sentences_that_fill_no_batch_are_others_in_every_epoch():
     assert len(left_out) > 5
 
 
-def test_streamed_rows_hold_whole_documents_one_after_the_other(tokenizer):
+def test_streamed_rows_are_sequences_of_whole_documents(tokenizer):
     source = StreamedTextBatches(iter(LINES), tokenizer, "text", 2, 8, True, seed=5)
     batches = list(source.batches(0))
     targets = torch.cat([batch.shift_labels for batch in batches], dim=1)
@@ -183,10 +183,10 @@ def test_streamed_rows_hold_whole_documents_one_after_the_other(tokenizer):
         starts = [0, *ends[:-1]]
         assert ends and {tuple(row[start:end]) for start, end in zip(starts, ends, strict=True)} <= documents
     total = sum(len(ids) for ids in encode_lines(LINES, tokenizer, "text"))
-    assert total - targets.numel() < 2 * (15 + 8)  # less than a chunk and a document a row is left over
+    assert total - targets.numel() < 2 * (15 + 8)  # less than a chunk and a document remains per row
 
 
-def test_text_that_fills_no_batch_is_refused(tokenizer):
+def test_text_too_short_for_a_batch_is_refused(tokenizer):
     with pytest.raises(ValueError, match="too short for a batch of 50 rows"):
         next(StreamedTextBatches(LINES[:4], tokenizer, "text", 50, 8, False, seed=0).batches(0))
     with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
@@ -195,7 +195,7 @@ def test_text_that_fills_no_batch_is_refused(tokenizer):
         encode_text(["", "  "], tokenizer, "text", "training")
 
 
-def test_every_line_ends_with_eos_and_empty_ones_are_left_out(tokenizer):
+def test_every_line_ends_with_eos_and_empty_ones_are_skipped(tokenizer):
     encoded = list(encode_lines(LINES[:3], tokenizer, "text"))
     assert [tokenizer.decode(ids) for ids in encoded] == ["the cat sleeps <eos>", "a dog sees the small cat <eos>"]
     rows = [{"words": line} for line in LINES[:3]]

@@ -1,4 +1,4 @@
-"""Training by compiled code makes the updates of training without, and leaves the same files."""
+"""Training with torch.compile matches training without it."""
 
 from pathlib import Path
 
@@ -24,8 +24,8 @@ seed: 1
 
 
 @pytest.mark.slow
-def test_two_hundred_compiled_updates_are_those_of_plain_ones(tmp_path, monkeypatch):
-    """With dropout, drop-connect, lengths drawn at random and a state that is carried along."""
+def test_two_hundred_compiled_updates_match_plain_ones(tmp_path, monkeypatch):
+    """Covers dropout, drop-connect, random lengths and carried state."""
     monkeypatch.chdir(tmp_path)
     write_texts(train=300, valid=20)
     files = "train_files: [train.txt]\nvalidation_files: [valid.txt]\n"
@@ -40,10 +40,10 @@ def test_two_hundred_compiled_updates_are_those_of_plain_ones(tmp_path, monkeypa
     assert losses[0][-1] < losses[0][0]
     torch.testing.assert_close(torch.tensor(losses[1]), torch.tensor(losses[0]), rtol=1e-3, atol=0)
     torch.testing.assert_close(weights_of("compiled"), weights_of("plain"), rtol=0.02, atol=0.02)
-    # The two differ by a small part of the way that each weight has gone.
+    # The difference is small relative to the change of each weight since the first update.
     first, plain, compiled_weights = (weights_of(name) for name in ("first", "plain", "compiled"))
     for name, weight in plain.items():
         assert (compiled_weights[name] - weight).norm() <= 0.02 * (weight - first[name]).norm(), name
     counters = torch._dynamo.utils.counters
-    assert 1 <= counters["stats"]["unique_graphs"] <= 3  # not one for each length
+    assert 1 <= counters["stats"]["unique_graphs"] <= 3  # not one per length
     assert not counters["graph_break"]

@@ -1,4 +1,4 @@
-"""The grammar: sums over trees against enumeration, votes, trees, and runs that leave and resume what they say."""
+"""Grammar: sums over trees against enumeration, votes, trees, and training runs."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def grammar():
 
 @cache
 def binary_trees(start, end):
-    """All binary trees over the words from `start` to `end`: a word's index, or two trees."""
+    """Returns all binary trees over the words from `start` to `end`; a tree is a word index or a pair of trees."""
     if end - start == 1:
         return [start]
     return [
@@ -56,7 +56,7 @@ def binary_trees(start, end):
 
 
 def spans_of(tree, start=0):
-    """The end of a tree that begins at `start`, and the spans of its constituents."""
+    """Returns the end of a tree that begins at `start`, and the spans of its constituents."""
     if isinstance(tree, int):
         return start + 1, set()
     middle, left = spans_of(tree[0], start)
@@ -65,7 +65,7 @@ def spans_of(tree, start=0):
 
 
 def tables(model):
-    """The probabilities of the rules as the model defines them, `rule[A][child]` with the nonterminals first."""
+    """Returns the rule probabilities by the model's definition, `rule[A][child]` with nonterminals first."""
     with torch.no_grad():
         root = model.root_rule(model.root).softmax(-1)[0]
         words = model.word_rule(model.preterminals).softmax(-1)
@@ -74,12 +74,12 @@ def tables(model):
 
 
 def tree_weight(tree, sentence, model):
-    """The sum over all labels of a tree of the product of its rules, label by label."""
+    """Returns the sum over all labellings of a tree of the product of its rule probabilities."""
     root, words, left, right = tables(model)
     num_nonterminals = len(root)
 
     def labelled(node):
-        """For each label that a node can have, as a child's number, the weights of all labellings below it."""
+        """Returns the weights of all labellings of a node, each with the node's label as a child index."""
         if isinstance(node, int):
             return [(num_nonterminals + label, row[sentence[node]]) for label, row in enumerate(words)]
         pairs = list(product(labelled(node[0]), labelled(node[1])))
@@ -93,7 +93,7 @@ def tree_weight(tree, sentence, model):
 
 
 @pytest.mark.parametrize("num_words", [2, 3, 4])
-def test_the_inside_sum_is_that_over_all_trees_and_labels(grammar, num_words):
+def test_the_inside_sum_matches_enumeration_of_trees_and_labels(grammar, num_words):
     generator = torch.Generator().manual_seed(num_words)
     input_ids = torch.randint(SIZES["vocab_size"], (2, num_words), generator=generator)
     scores = torch.randn(2, num_words + 1, num_words + 1, generator=generator, dtype=torch.float64)
@@ -114,7 +114,7 @@ def test_the_inside_sum_is_that_over_all_trees_and_labels(grammar, num_words):
 
 
 def plain_log_likelihood(model, input_ids, span_scores):
-    """The recursion as it is written, through autograd."""
+    """Computes the recursion of the equations with autograd."""
     scores = model.scores(input_ids, span_scores)
     num_words = input_ids.shape[1]
     size = scores.word_scales.exp().unsqueeze(-1)
@@ -132,7 +132,7 @@ def plain_log_likelihood(model, input_ids, span_scores):
 
 @pytest.mark.parametrize("num_words", [2, 3, 7])
 @pytest.mark.parametrize("with_scores", [False, True])
-def test_gradients_are_those_of_autograd(grammar, num_words, with_scores):
+def test_gradients_match_autograd(grammar, num_words, with_scores):
     input_ids = torch.randint(SIZES["vocab_size"], (3, num_words))
     scores = (
         torch.randn(3, num_words + 1, num_words + 1, dtype=torch.float64).requires_grad_() if with_scores else None
@@ -173,7 +173,7 @@ def test_a_sentence_of_one_word_has_no_derivation(grammar):
         grammar(torch.tensor([[1]]))
 
 
-def test_the_tree_of_a_sentence_has_the_most_expected_spans(grammar):
+def test_the_tree_of_a_sentence_maximises_the_expected_spans(grammar):
     ids = [[1, 2, 3, 4, 5], [3, 1, 2], [5, 5], [1], []]
     sentences = EncodedSentences([tuple(map(str, own)) for own in ids], ids)
     trees = parse_sentences(grammar, sentences, batch_size=6)
@@ -184,7 +184,7 @@ def test_the_tree_of_a_sentence_has_the_most_expected_spans(grammar):
         assert set(tree.spans()) == max(candidates, key=lambda spans: sum(marginals[span].item() for span in spans))
 
 
-def test_a_word_with_a_special_token_in_it_has_one_id():
+def test_a_word_that_contains_a_special_token_has_one_id():
     tokenizer = build_word_tokenizer(["the old cat sat"])
     sentences = EncodedSentences.from_lines(["the <unk>-old cat", "", "sat"], tokenizer)
     assert sentences.words == [("the", "<unk>-old", "cat"), ("sat",)]
@@ -196,12 +196,12 @@ SENTENCES = [("a", "b", "c"), ("a", "b"), ("c", "b", "a")]
 
 
 def write_votes(path, trees, sentences, rule=None):
-    """A file of ranks of binary trees."""
+    """Writes a rank file of binary trees."""
     distances = [distances_of_tree(tree, rule or "right") for tree in trees]
     write_rank_file(path, SentenceDistances(sentences, {None: distances}, branching_bias=rule))
 
 
-def test_votes_are_weights_of_parsers_by_span(tmp_path):
+def test_votes_are_sums_of_parser_weights_by_span(tmp_path):
     left, right = [(0, 2)], [(1, 3)]
     for name, spans in (("left", (left, [], left)), ("right", (right, [], left))):
         trees = [InducedTree.from_spans(words, own) for words, own in zip(SENTENCES, spans, strict=True)]
@@ -215,7 +215,7 @@ def test_votes_are_weights_of_parsers_by_span(tmp_path):
     assert votes.scores([1], 2, strength=1.0)[0, 0, 2] == 4.0
 
 
-def test_a_sum_over_voted_trees_alone_leaves_the_others_out(grammar):
+def test_trees_with_unvoted_spans_get_no_weight(grammar):
     input_ids = torch.tensor([[1, 2, 3, 4]])
     one_tree = {(0, 4): 3.0, (1, 4): 1.0, (1, 3): 2.0}
     scores = SpanVotes([one_tree]).scores([0], 4, strength=0.5).double()
@@ -238,7 +238,7 @@ def test_bad_votes_are_refused(tmp_path, monkeypatch):
             files_of_votes([name])
 
 
-def test_batches_are_of_one_length_and_shared_by_processes():
+def test_batches_have_one_length_and_are_shared_by_processes():
     ids = [[index] * (2 + index % 5) for index in range(43)]
     indices = list(range(3, 43))
     groups = groups_of_one_length(indices, ids, 12)
@@ -277,7 +277,7 @@ num_threads: 1
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """The working directory, with a recipe, a text of noun phrases, trees of two parsers for it, and gold trees."""
+    """Working directory with a recipe, a text, trees of two parsers for it, and gold trees."""
     monkeypatch.chdir(tmp_path)
     generator = random.Random(0)
 
@@ -309,7 +309,7 @@ def train(output_dir, *options):
     return run_in_process(train_grammar.main, command(output_dir, *options))
 
 
-def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
+def test_a_run_writes_its_grammar_trees_and_results(project, capsys):
     results = train("run", "--gold_trees", "gold.mrg", "--votes", "gold.ranks.xz=2", "random.ranks.xz")
     assert json.loads(Path("run/results.json").read_text()) == results
     assert results["votes"] == [{"file": "gold.ranks.xz", "weight": 2.0}, {"file": "random.ranks.xz", "weight": 1.0}]
@@ -321,7 +321,7 @@ def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
     stored = read_tree_file("run/trees.jsonl.xz")
     assert stored.trees(branching_bias="right") == stored.trees(branching_bias="none")
     assert stored.trees()[:20] == text.trees()[:20]
-    # The figures of the script that scores files of trees are those of the run.
+    # evaluate_parsing.py computes the same scores from the file of trees.
     for bias in ("right", "none"):
         options = ["--treebank", "gold.mrg", "--branching-bias", bias, "--output", "scores.json"]
         assert evaluate_parsing.main(["--trees-from", "run/trees.jsonl.xz", *options]) == 0
@@ -338,12 +338,12 @@ def test_a_grammar_parses_another_text_for_the_average(project):
     (path,) = Path("ranks").iterdir()
     found = read_rank_file(path, project[:7])
     assert found.trees() == own.trees()[:7] and found.model["model_type"] == "neural_grammar"
-    assert average_trees.main(options) == 0  # from the file that is there
+    assert average_trees.main(options) == 0  # reads the existing file
     assert list(Path("ranks").iterdir()) == [path]
 
 
 @pytest.mark.parametrize("name", ["grammar_ptb", "grammar_ptb_focused"])
-def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
+def test_recipes_of_the_project_lack_only_the_data(project_root, name):
     path = project_root / "training" / "recipes" / f"{name}.yaml"
     recipe = parse_grammar_recipe([str(path), "--train_files", "a"])
     assert f"training/recipes/{name}.yaml" in path.read_text()
@@ -351,7 +351,7 @@ def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name
     assert (len(model.nonterminals), len(model.preterminals)) == (40, 80)
 
 
-def test_votes_lead_the_grammar_to_their_trees(project):
+def test_a_grammar_learns_the_trees_of_its_votes(project):
     options = ["--max_steps", 60, "--num_epochs", 99, "--eval_every_steps", 60]
     train("run", "--votes", "gold.ranks.xz", *options)
     found = read_rank_file("run/text.ranks.xz", project).trees()
@@ -368,12 +368,12 @@ def test_training_lowers_the_loss_without_votes(project):
 
 
 @pytest.mark.parametrize("votes", [[], ["--votes", "random.ranks.xz"]], ids=["alone", "votes"])
-def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, votes):
+def test_a_resumed_run_equals_an_uninterrupted_one(project, monkeypatch, votes):
     options = ["--save_every_steps", 2, "--max_steps", 9, "--num_epochs", 99, *votes]
     check_resumption(monkeypatch, train, *options)
 
 
-def test_a_run_cannot_go_on_with_other_votes(project):
+def test_a_run_cannot_resume_with_other_votes(project):
     train("run", "--max_steps", 1, "--votes", "random.ranks.xz")
     with pytest.raises(ValueError, match="the votes changed since run.last was written"):
         train("run", "--max_steps", 2, "--resume", "--votes", "random.ranks.xz=2")
@@ -401,7 +401,7 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_with_twice_the_batch(project):
+def test_two_processes_equal_one_with_twice_the_batch(project):
     train("one", "--max_steps", 4)
     options = ["recipe.yaml", "--output_dir", "two", "--max_steps", "4", "--batch_size", "20"]
     run_ranks(2, train_grammar.main, options)

@@ -1,4 +1,4 @@
-"""Whole runs on ListOps with tiny models: what they leave, and what the results are made of."""
+"""Training runs on ListOps with tiny models."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def train(model_type, *overrides):
 
 
 @pytest.mark.parametrize("model_type", list(MODELS))
-def test_a_run_leaves_a_classifier_and_results_that_one_can_compute_again(model_type, tmp_path, monkeypatch):
+def test_a_run_writes_a_classifier_and_its_reproducible_results(model_type, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     results = train(model_type)
     assert json.loads(Path("run/results.json").read_text()) == results
@@ -68,7 +68,7 @@ def test_a_run_leaves_a_classifier_and_results_that_one_can_compute_again(model_
     assert (results["trees"] is None) == (model_type != "onlstm")
 
 
-def test_expressions_are_in_one_split_only_and_only_those_of_training_are_short():
+def test_splits_are_disjoint_and_only_the_test_has_long_expressions():
     splits = load_listops_splits(
         ListOpsDataArguments(num_train=500, num_validation=50, num_test=100, max_train_length=20)
     )
@@ -78,7 +78,7 @@ def test_expressions_are_in_one_split_only_and_only_those_of_training_are_short(
     assert max(len(expression.tokens) for expression in train | validation) <= 20
 
 
-def test_the_files_of_the_authors_are_split_without_what_is_tested(tmp_path):
+def test_training_splits_of_the_authors_files_exclude_test_expressions(tmp_path):
     expressions = list(generate_listops(30, seed=5))
     for name, part in (("train", expressions[:25]), ("test", expressions[20:])):
         lines = (f"{expression.value}\t{expression.brackets}\n" for expression in part)
@@ -115,7 +115,7 @@ def test_trees_do_not_depend_on_the_batch():
 
 
 @pytest.mark.parametrize("name", ["listops_onlstm", "listops_lstm", "listops_tree_lstm"])
-def test_the_recipes_differ_in_the_model_alone(project_root, name):
+def test_the_recipes_differ_only_in_the_model(project_root, name):
     recipe = parse_listops_recipe([str(project_root / f"training/recipes/{name}.yaml")])
     other = parse_listops_recipe([str(project_root / "training/recipes/listops_onlstm.yaml")])
     assert recipe.optimization == other.optimization

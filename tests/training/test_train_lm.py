@@ -1,4 +1,4 @@
-"""Whole training runs of tiny models: what they leave, and that being killed, split or averaged changes nothing."""
+"""Training runs of tiny language models: outputs, averaging, resuming, processes and errors."""
 
 import json
 import math
@@ -62,7 +62,7 @@ ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosin
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with `recipe.yaml`, `train.txt`, `valid.txt` and `gold.mrg`, which is the working directory."""
+    """Working directory with `recipe.yaml`, `train.txt`, `valid.txt` and `gold.mrg`."""
     monkeypatch.chdir(tmp_path)
     write_texts(train=60, valid=12)
     Path("gold.mrg").write_text(GOLD_TREES)
@@ -74,7 +74,7 @@ def project(tmp_path, monkeypatch):
 
 @pytest.fixture
 def recurrent_project(project):
-    """The same with a model of type "rnn" in the recipe."""
+    """Like `project`, with a model of type "rnn"."""
     recipe = Path("recipe.yaml")
     recipe.write_text("model_type: rnn\n" + recipe.read_text().replace(", chunk_size: 4", ""))
     return project
@@ -82,14 +82,14 @@ def recurrent_project(project):
 
 @pytest.fixture
 def prpn_project(project):
-    """The same with a PRPN."""
+    """Like `project`, with a PRPN."""
     recipe = Path("recipe.yaml")
     recipe.write_text("model_type: prpn\n" + recipe.read_text().replace("chunk_size: 4", "num_slots: 4, lookback: 2"))
     return project
 
 
 def train(output_dir, *overrides):
-    """Runs in this process, as a process of its own would. Returns the content of results.json."""
+    """Runs train_lm.py in this process. Returns the content of results.json."""
     return run_in_process(train_lm.main, command(output_dir, *overrides))
 
 
@@ -97,7 +97,7 @@ def no_files_but(folder, *names):
     return sorted(path.name for path in Path(folder).iterdir()) == sorted(names)
 
 
-def test_a_run_leaves_checkpoints_that_load_a_log_and_its_results(project):
+def test_a_run_writes_loadable_checkpoints_a_log_and_results(project):
     results = train(
         "run", *ADAMW, "--test_files", "valid.txt", "--gold_trees", "gold.mrg", "--trackers", "tensorboard"
     )
@@ -154,7 +154,7 @@ def test_the_stream_carries_its_state_and_detaches_it(project, monkeypatch):
                     assert torch.equal(tensor, value) and not tensor.requires_grad
 
 
-def test_independent_sentences_are_trained_and_scored_alone(project):
+def test_independent_sentences_are_trained_and_scored_separately(project):
     results = train("run", *ADAMW, "--independent_sentences", "--test_files", "valid.txt")
     tokenizer = AutoTokenizer.from_pretrained("run/best")
     model = AutoModelForCausalLM.from_pretrained("run/best")
@@ -168,7 +168,7 @@ def test_independent_sentences_are_trained_and_scored_alone(project):
     assert results["updates"] == 2 * (60 // 4)
 
 
-def test_lines_without_a_token_count_nowhere_in_sentences_on_their_own(tmp_path):
+def test_lines_without_a_token_do_not_count_as_independent_sentences(tmp_path):
     tokenizer = build_word_tokenizer(["the cat likes a bird"], drop_punctuation=True)
     model = build_model(ModelArguments(model={"embedding_size": 8, "hidden_size": 12, "chunk_size": 4}), tokenizer)
     scores = []
@@ -211,7 +211,7 @@ def test_learning_rates_follow_the_schedule(project):
 
 
 def spy_on_updates(monkeypatch):
-    """The weights after every update of the runs that follow."""
+    """Returns a list that collects the weights after every update of later runs."""
     iterates = []
     update = loop.TrainingRun.update
 
@@ -251,7 +251,7 @@ def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monk
     assert results["validation_perplexity"] == pytest.approx(validation["validation_perplexity"], rel=1e-5)
 
 
-def test_a_run_that_averages_can_be_resumed_with_an_average_that_forgets(project, monkeypatch):
+def test_a_run_with_a_mean_can_resume_with_a_moving_average(project, monkeypatch):
     updates = train("run", *NT_ASGD, "--average_from_start", "--num_epochs", "1")["updates"]
     expected = {name: value.double() for name, value in weights_of("run", "last").items()}  # the mean so far
     iterates = spy_on_updates(monkeypatch)
@@ -275,7 +275,7 @@ def fix_validation_losses(monkeypatch, losses):
     monkeypatch.setattr(train_lm.LanguageModeling, "validate", validate)
 
 
-def test_averaging_starts_where_validation_stalls_and_ends_the_run_where_it_stalls_again(project, monkeypatch):
+def test_averaging_starts_when_validation_stalls_and_the_run_ends_when_it_stalls_again(project, monkeypatch):
     losses = [2.5, 2.3, 2.4, 2.4, 2.35, 2.2, 2.1, 2.0, 2.05, 2.15, 2.0]
     fix_validation_losses(monkeypatch, losses)
     iterates = spy_on_updates(monkeypatch)
@@ -283,7 +283,7 @@ def test_averaging_starts_where_validation_stalls_and_ends_the_run_where_it_stal
     results = train("run", *NT_ASGD, *options, "--stop_when_averaging_stalls")
     validations = log_of("run", "validation_loss")
     assert results["epochs"] == validations[-1]["epoch"] < 50
-    # The fifth loss is worse than the best before the two checks that precede it (2.3), so is the tenth (2.1).
+    # The fifth loss is worse than the best more than two validations ago (2.3), and the tenth too (2.1).
     assert [entry["validation_loss"] for entry in validations] == losses[:10]
     assert [entry["averaged_steps"] for entry in validations] == [0] * 5 + [3, 5, 7, 9, 11]
     for name, value in weights_of("run", "last").items():
@@ -302,7 +302,7 @@ def test_gradients_are_clipped(project, monkeypatch):
         assert step.norm().item() == pytest.approx(2 * 0.01, rel=1e-2)
 
 
-def test_accumulated_chunks_are_one_mean_over_their_tokens(project, monkeypatch):
+def test_accumulated_chunks_have_one_mean_over_their_tokens(project, monkeypatch):
     iterates = spy_on_updates(monkeypatch)
     options = ["--gradient_accumulation_steps", "2", "--max_grad_norm", "inf", "--weight_decay", "0", *NO_DROPOUT]
     penalties = ["--model.activation_regularization", "0", "--model.temporal_activation_regularization", "0"]
@@ -326,7 +326,7 @@ def test_accumulated_chunks_are_one_mean_over_their_tokens(project, monkeypatch)
     assert entry["loss"] == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_the_last_update_of_an_epoch_takes_the_chunks_that_are_left(project):
+def test_the_last_update_of_an_epoch_uses_the_remaining_chunks(project):
     train("run", *NT_ASGD, "--random_bptt", "false", "--gradient_accumulation_steps", "3")
     progress = json.loads(Path("run/last/training_state/run.json").read_text())["progress"]
     num_tokens = len(Path("train.txt").read_text().split()) + 60
@@ -350,8 +350,8 @@ def test_the_seed_decides_the_weights(project):
     assert not torch.equal(weights_of("a")["lm_head.bias"], weights_of("c")["lm_head.bias"])
 
 
-def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkpoint_remembers(project, caplog):
-    """Punctuation is left out of text and trees, and sentences of nothing else do not count."""
+def test_treebank_preprocessing_of_another_language_is_saved_with_the_checkpoint(project, caplog):
+    """Punctuation is left out of text and trees, and sentences without words do not count."""
     Path("train.txt").write_text("O Gato , que dorme .\nA Ana vê 12 gatos !\n" * 20)
     Path("valid.txt").write_text("O Gato dorme .\n. . .\n")
     Path("gold.mrg").write_text(
@@ -377,7 +377,7 @@ def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkp
 
 
 @pytest.mark.parametrize("parts", ["bpe", "characters", None])
-def test_parts_of_words_leave_fewer_of_them_unknown_and_trees_are_over_words(project, parts):
+def test_subwords_reduce_unknown_words_and_trees_have_words(project, parts):
     Path("train.txt").write_text("o gato que dorme .\na rata vê o gato .\n" * 20)
     Path("valid.txt").write_text("o rato vê a gata , que dorme\n")
     Path("gold.mrg").write_text("((S (NP (art o) (n rato)) (VP (v vê) (NP (art a) (n gata))) (PUNCT .)))\n")
@@ -390,7 +390,7 @@ def test_parts_of_words_leave_fewer_of_them_unknown_and_trees_are_over_words(pro
 
 
 @pytest.mark.parametrize("kind", ["project", "recurrent_project"])
-def test_training_goes_on_with_another_weight_dropout_from_the_same_predictions(kind, request):
+def test_a_changed_weight_dropout_keeps_the_predictions_of_a_checkpoint(kind, request):
     request.getfixturevalue(kind)
     train("first", *ADAMW, "--model.weight_dropout", 0.3, "--max_steps", 4)
     before, tokenizer = (loader.from_pretrained("first/best") for loader in (AutoModelForCausalLM, AutoTokenizer))
@@ -415,27 +415,12 @@ def test_training_goes_on_with_another_weight_dropout_from_the_same_predictions(
     ],
     ids=["adamw", "averaging", "nt-asgd", "accumulation", "averaging-adamw", "sentences", "streaming", "sgd"],
 )
-def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
+def test_a_resumed_run_equals_an_uninterrupted_one(project, monkeypatch, options):
     check_run(monkeypatch, options)
 
 
-@pytest.mark.parametrize("cell_type", ["lstm", "gru"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        [*ADAMW, "--save_every_steps", "2", "--mixed_precision", "bf16"],
-        [*NT_ASGD, "--save_every_steps", "3", "--average_from_start", "--independent_sentences"],
-    ],
-    ids=["stream", "sentences"],
-)
-def test_a_recurrent_baseline_is_stopped_and_resumed_too(recurrent_project, monkeypatch, cell_type, options):
-    check_run(monkeypatch, [*options, "--model.cell_type", cell_type])
-    assert AutoModelForCausalLM.from_pretrained("parts/best").config.cell_type == cell_type
-    assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
-
-
 @pytest.mark.parametrize("options", [PLATEAU, NT_ASGD], ids=["sentences", "nt-asgd"])
-def test_a_prpn_is_stopped_and_resumed_too(prpn_project, monkeypatch, options):
+def test_a_resumed_prpn_run_equals_an_uninterrupted_one(prpn_project, monkeypatch, options):
     check_run(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
     assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
     assert "parsing_f1" in log_of("parts", "validation_loss")[-1]
@@ -479,7 +464,7 @@ def test_an_earlier_run_is_not_overwritten(project, kept):
 @pytest.mark.parametrize(
     ("speed", "precision", "times"), [(0.2, "bf16", 1), (1.0, "bf16", 1), (0.2, "no", 0), (1.3, "bf16", 0)]
 )
-def test_bf16_on_a_cpu_that_is_slower_by_it_is_remarked_once(project, monkeypatch, capsys, speed, precision, times):
+def test_slow_bf16_on_a_cpu_is_reported_once(project, monkeypatch, capsys, speed, precision, times):
     monkeypatch.setattr("training.loop.run.bfloat16_speed", lambda: speed)
     train("run", *ADAMW, "--max_steps", 2, "--eval_every_steps", 1, "--mixed_precision", precision)
     assert capsys.readouterr().out.count("--mixed_precision no is likely to be faster") == times
@@ -494,7 +479,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(project):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_weights_that_are_not_finite_are_never_saved(project, monkeypatch, bad):
+def test_non_finite_weights_are_never_saved(project, monkeypatch, bad):
     update = loop.TrainingRun.update
 
     def spoiled(self, batches):
@@ -511,7 +496,7 @@ def test_weights_that_are_not_finite_are_never_saved(project, monkeypatch, bad):
 
 
 def foreign_checkpoint(folder, spoil=None, **fields):
-    """A checkpoint of another vocabulary, with its tokenizer."""
+    """Writes a checkpoint with another vocabulary, and its tokenizer."""
     tokenizer = build_word_tokenizer([" ".join(WORDS[:8])])
     config = ONLSTMConfig(
         vocab_size=len(tokenizer), embedding_size=8, hidden_size=8, num_hidden_layers=2, chunk_size=4,
@@ -525,7 +510,7 @@ def foreign_checkpoint(folder, spoil=None, **fields):
     tokenizer.save_pretrained(folder)
 
 
-def test_a_run_that_never_leaves_its_warm_up_says_so(project, capsys):
+def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
     train("cold", "--max_steps", 2, "--warmup_steps", 2)
     assert "never leaves its warm-up" in capsys.readouterr().out
     train("warm", "--max_steps", 2, "--warmup_steps", 1)
@@ -589,7 +574,7 @@ def environment(**variables):
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | variables
 
 
-def test_plain_text_needs_no_optional_library_and_errors_are_one_line(project, project_root):
+def test_plain_text_needs_no_optional_library_and_errors_have_one_line(project, project_root):
     script = project_root / "training" / "train_lm.py"
     code = (
         "import runpy, sys\n"
@@ -606,12 +591,12 @@ def test_plain_text_needs_no_optional_library_and_errors_are_one_line(project, p
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "train_lm.py: training diverged before update" in done.stderr.splitlines()[-1]
-    # The progress bar has loss, perplexity and speed, and the time that is left.
+    # The progress bar has loss, perplexity, speed and remaining time.
     assert all(text in done.stderr for text in ("4/4", "loss=", "ppl=", "tokens_per_s=", "00:00<"))
 
 
 def train_until(arguments, fatal_event):
-    """Trains, and kills its process at the nth touch of the file system below `run`, or in the -nth update."""
+    """Trains, and kills its process at the nth file system event in `run`, or (negative n) in the nth update."""
     events = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.rmtree"}
     seen = 0
 
@@ -647,9 +632,7 @@ def train_until(arguments, fatal_event):
     [[*ADAMW, "--save_every_steps", "3"], [*NT_ASGD, "--save_every_steps", "3", "--average_from_start"]],
     ids=["adamw", "averaging"],
 )
-def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
-    project, project_root, monkeypatch, options
-):
+def test_a_run_killed_anywhere_and_resumed_equals_an_uninterrupted_one(project, project_root, monkeypatch, options):
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
     context = forked_context()
@@ -662,7 +645,7 @@ def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
         return process.exitcode
 
     assert run("whole", 0) == 0
-    # The first lie in the first writing of best/ and last/; later ones come after the reading of last/.
+    # The first events are in the first write of best/ and last/; later ones follow the reading of last/.
     fatal_events = [2, 9, 31, 47, -2, 55, 60, 83, 97, 111, -4, 120, 131, 148, 163, 190, -3, 222]
     exit_codes = [run("run", fatal_event) for fatal_event in fatal_events]
     assert exit_codes.count(-signal.SIGKILL) > 12 and set(exit_codes) <= {0, -signal.SIGKILL}
@@ -679,7 +662,7 @@ def launch_by_accelerate(folder, arguments):
 
 @pytest.fixture
 def launch_two(project_root):
-    """Trains in two processes on the CPU, through `accelerate launch` or, which is faster, as it starts them."""
+    """Trains in two processes on the CPU, by `accelerate launch` or, faster, by forked processes."""
 
     def launch(output_dir, *overrides, through_accelerate):
         if not through_accelerate:
@@ -688,7 +671,7 @@ def launch_two(project_root):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        # `--cpu` alone starts one process; `--multi_gpu` is what makes the launcher start several.
+        # With `--cpu` the launcher starts one process, with `--multi_gpu` several.
         options = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
         script = str(project_root / "training" / "train_lm.py")
         launched = [*options, script, *command(output_dir, *overrides)]
@@ -706,7 +689,7 @@ def launch_two(project_root):
     [NT_ASGD, ["--optimizer", "adamw", "--learning_rate", "0.02", "--independent_sentences"]],
     ids=["stream", "sentences"],
 )
-def test_two_processes_are_one_with_twice_the_batch(project, launch_two, options):
+def test_two_processes_equal_one_with_twice_the_batch(project, launch_two, options):
     options = [*options, *NO_DROPOUT, "--gold_trees", "gold.mrg"]
     train("one", *options, "--max_steps", 12)
     through_accelerate = "--independent_sentences" not in options

@@ -1,4 +1,4 @@
-"""Whole runs on logical inference with tiny models: what they leave, and that being interrupted changes nothing."""
+"""Training runs on logical inference with tiny models."""
 
 import json
 from collections import Counter
@@ -53,7 +53,7 @@ def pairs():
     return list(generate_logic_pairs(300, seed=4))
 
 
-def test_a_run_learns_and_leaves_a_classifier_its_log_and_its_results():
+def test_a_run_learns_and_writes_classifier_log_and_results():
     results = train("run", "--model.chunk_size", "4", "--model.parse_layer", "0", recipe="onlstm")
     assert json.loads(Path("run/results.json").read_text()) == results
     splits = load_logic_splits(LogicDataArguments(num_pairs=700, max_train_operators=4))
@@ -84,14 +84,14 @@ def test_a_run_learns_and_leaves_a_classifier_its_log_and_its_results():
     assert results["best_epoch"] == accuracies.index(max(accuracies)) + 1
 
 
-def test_a_run_that_is_stopped_within_an_epoch_goes_on_from_its_last_update(monkeypatch):
+def test_a_run_stopped_within_an_epoch_resumes_from_its_last_update(monkeypatch):
     check_resumption(
         monkeypatch, train, "--save_every_steps", 2, "--gradient_accumulation_steps", 2, "--seed", 3, stops=(8,)
     )
 
 
 def test_the_learning_rate_is_halved_when_validation_does_not_improve():
-    # Without a change of the weights the accuracy stays what it was after the first epoch.
+    # The weights hardly change, so that the accuracy stays constant.
     train("run", "--learning_rate", "1e-30", "--num_epochs", 5, "--patience", 1, "--adam_epsilon", 1)
     rates = [entry["learning_rate"] for entry in log_of("run") if "validation_accuracy" in entry]
     assert rates == [1e-30, 1e-30, 1e-30, 5e-31, 5e-31]
@@ -121,7 +121,7 @@ def test_pairs_that_cannot_be_loaded_are_an_error():
 
 
 @pytest.mark.parametrize("num_processes", [1, 3])
-def test_all_processes_together_see_every_pair_once_an_epoch(pairs, num_processes):
+def test_all_processes_together_see_every_pair_once_per_epoch(pairs, num_processes):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
     sources = [
         ExampleBatches(encoded, ProcessShard(7, index, num_processes), seed=1) for index in range(num_processes)

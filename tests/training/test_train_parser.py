@@ -1,4 +1,4 @@
-"""From text to one parser: voters, a grammar that listens to them, their average, and the model that learns it."""
+"""Parser training pipeline: voters, grammar, average and student."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def arguments(*more):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
-def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
+def test_one_command_trains_voters_grammar_average_and_student(capfd):
     command = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg", "--weights", 5, "--temperatures", 0.2)
     command += ["--student_updates", "100"]
     assert train_parser.main([*command, "--trial_steps", "2", "--num_threads", "1"]) == 0
@@ -75,7 +75,7 @@ def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
     output = capfd.readouterr().out
     assert "parser\nseed" in output and re.search(r"F1 of .*balanced .*\n\ngrammar\nseed +F1\n1 +\d", output)
 
-    # The same command trains nothing again.
+    # The same command does not repeat any training.
     kept = {path: path.stat().st_mtime_ns for path in Path("out").rglob("best/model.safetensors")}
     assert len(kept) == 5
     assert train_parser.main([*command, "--trial_steps", "2", "--num_threads", "1"]) == 0
@@ -83,7 +83,7 @@ def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
 
 
 @pytest.mark.usefixtures("project")
-def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
+def test_a_failed_stage_ends_the_command_with_a_hint(capfd):
     assert train_parser.main([*arguments(), "--hidden_sise", "3"]) == 1
     assert "hidden_sise" in capfd.readouterr().err
     Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("batch_size: 2", "batch_size: 5000"))
@@ -108,7 +108,7 @@ def test_fields_of_every_model_are_checked_before_training(capfd, name, before, 
 
 
 @pytest.mark.usefixtures("project")
-def test_a_finished_student_of_another_recipe_is_not_gone_on_with(monkeypatch):
+def test_a_finished_student_of_another_recipe_is_refused(monkeypatch):
     monkeypatch.setattr(train_parser, "run_stage", lambda *_: None)
     folder, text = Path("parser"), ["--train_files", "train.txt", "--validation_files", "valid.txt"]
     student, options = ["student.yaml", *text], ["--init_from", "start", "--output_dir", "parser"]
@@ -122,13 +122,13 @@ def test_a_finished_student_of_another_recipe_is_not_gone_on_with(monkeypatch):
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
     ("num_epochs", "accumulated"),
-    [(4, 1), (1000, 1), (4, 3)],  # as many as were made; fewer were made; three batches an update
+    [(4, 1), (1000, 1), (4, 3)],  # as many epochs as planned; fewer than planned; three batches per update
 )
-def test_the_student_makes_as_many_epochs_as_its_updates_need(num_epochs, accumulated):
+def test_the_student_gets_the_epochs_that_its_updates_need(num_epochs, accumulated):
     student = parse_recipe(["student.yaml", "--train_files", "train.txt", "--validation_files", "valid.txt"])
     recipe = {"batch_size": 4, "bptt_length": 16, "gradient_accumulation_steps": accumulated, "num_epochs": num_epochs}
-    voter = {"epochs": 4, "updates": 40, "recipe": recipe}  # ten updates an epoch, of 64 tokens a batch
-    assert train_parser.student_epochs(student, voter, 120 * accumulated) == 3  # 40 an epoch, of 16 tokens
+    voter = {"epochs": 4, "updates": 40, "recipe": recipe}  # 10 updates per epoch, 64 tokens per batch
+    assert train_parser.student_epochs(student, voter, 120 * accumulated) == 3  # 40 per epoch, 16 tokens per batch
 
 
 @pytest.mark.usefixtures("project")
@@ -150,9 +150,9 @@ def test_the_grammar_reads_gold_trees_as_the_voters_do(monkeypatch):
 @pytest.mark.parametrize(
     ("perplexities", "agreements", "chosen"),
     [
-        ([101, 102, 104], [50, 52, 55], 1),  # the best agreement among those that keep the perplexity
+        ([101, 102, 104], [50, 52, 55], 1),  # the best agreement within the limit of perplexity
         ([101, 102, 103], [50, 52, 55], 2),
-        ([110, 108, 109], [50, 52, 55], 1),  # of none that keeps it, the one that loses least
+        ([110, 108, 109], [50, 52, 55], 1),  # all exceed the limit: the lowest perplexity
     ],
 )
 def test_weight_and_temperature_are_chosen_without_gold_trees(tmp_path, monkeypatch, perplexities, agreements, chosen):

@@ -1,4 +1,4 @@
-"""Several seeds of one recipe: whatever is killed, the same command ends with the same runs."""
+"""Runs of one recipe with several seeds, and their interruptions."""
 
 import json
 import re
@@ -29,7 +29,7 @@ gold_trees: gold.mrg
 output_dir: runs
 """
 SLEEP = time.sleep
-# Takes the place of train_lm.py where only the processes matter. SEED is how many steps it makes; 13 fails, 14 dies.
+# Replaces train_lm.py in tests of the processes. The seed is the number of steps; 13 fails, 14 is killed.
 STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
@@ -81,7 +81,7 @@ def run_seeds(*arguments):
     return train_seeds.main(["recipe.yaml", "--seeds", *map(str, arguments)])
 
 
-def test_so_many_run_at_once_with_their_share_of_the_threads(stand_in, monkeypatch):
+def test_parallel_runs_share_the_threads(stand_in, monkeypatch):
     monkeypatch.setattr(train_seeds, "num_cores", lambda: 5)
     Path("two").touch()
     Path("recipe.yaml").write_text(RECIPE.replace("num_threads: 1", ""))
@@ -117,7 +117,7 @@ def test_a_run_that_is_killed_does_not_stop_the_others(stand_in, capsys):
     assert Path("runs/seed_1/results.json").exists()
 
 
-def test_finished_runs_are_not_run_again_and_those_of_another_recipe_are_refused(stand_in, capsys):
+def test_finished_runs_are_kept_and_those_of_another_recipe_refused(stand_in, capsys):
     assert run_seeds(1, 2) == 0
     assert run_seeds(1, 2, 3, "--num_threads", 2) == 0
     assert [line.split()[0] for line in Path("started.txt").read_text().splitlines()] == ["1", "2", "3"]
@@ -151,7 +151,7 @@ def test_finished_runs_of_other_data_are_refused_and_data_may_move(stand_in, cap
     assert len(Path("started.txt").read_text().splitlines()) == 1
 
 
-def test_baselines_and_changed_fields_stand_below_the_table(stand_in, capsys):
+def test_baselines_and_changed_fields_follow_the_table(stand_in, capsys):
     assert run_seeds(1) == 0
     results = json.loads(Path("runs/seed_1/results.json").read_text())
     results["baselines"] = {"left branching": 0.09, "balanced": 0.213}
@@ -186,7 +186,7 @@ def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, 
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(monkeypatch):
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(monkeypatch):
     run_in_process(train_lm.main, ["recipe.yaml", "--seed", "1", "--output_dir", "whole/seed_1"])
     with monkeypatch.context() as patch:
         patch.setattr(train_seeds.time, "sleep", interrupt_after_a_checkpoint)

@@ -1,4 +1,4 @@
-"""Generated data as dataset folders: they load as they are, and the same seed gives the same."""
+"""Generated data as dataset folders."""
 
 import pytest
 from huggingface_hub import DatasetCard
@@ -23,7 +23,7 @@ def test_a_folder_loads_and_has_a_card(data, tmp_path):
     assert dataset.keys() == splits and all(split.num_rows for split in dataset.values())
 
 
-def test_listops_are_those_of_the_generator_in_separate_splits(tmp_path):
+def test_listops_splits_are_the_generated_expressions(tmp_path):
     assert write_data.main(["listops", str(tmp_path / "data"), "--num", "50", "--seed", "5"]) == 0
     dataset = datasets.load_dataset(str(tmp_path / "data"), cache_dir=str(tmp_path / "cache"))
     texts = [text for split in ("test", "validation", "train") for text in dataset[split]["text"]]
@@ -31,7 +31,7 @@ def test_listops_are_those_of_the_generator_in_separate_splits(tmp_path):
     assert len(set(texts)) == 50
 
 
-def test_a_folder_that_exists_is_left_alone(tmp_path, capsys):
+def test_an_existing_folder_is_unchanged(tmp_path, capsys):
     (tmp_path / "mine").write_text("text")
     assert write_data.main(["listops", str(tmp_path)]) == 1
     assert "exists" in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["mine"]
