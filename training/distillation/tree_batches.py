@@ -34,8 +34,8 @@ class TreeBatch(NamedTuple):
 class WithTargetTrees:
     """Batches of text, each with a batch of target trees.
 
-    A tree batch has sentences of similar length. Each epoch of the text shuffles the tree batches anew, and repeats
-    them if the text has more batches.
+    A tree batch has sentences of similar length. Each epoch of the text shuffles the tree batches again, and
+    repeats them if the text has more batches.
 
     Args:
         text: batches of text, whose field `trees` is filled.
