@@ -50,7 +50,7 @@ _WORDS = (
     _NOT,
     _CLITIC,
     rf"'\p{{Nd}}+s{_NO_FURTHER}",  # '80s
-    r"\p{L}{1,2}\$",  # US$ HK$
+    r"(?!N\$)\p{L}{1,2}\$",  # US$ HK$, but not the N of 20$
     rf"(?:(?!{_NOT}){_LETTER_OR_DIGIT}"
     rf"|(?<={_LETTER_OR_DIGIT})(?:{_JOINER}|(?!{_CLITIC})')(?={_LETTER_OR_DIGIT}))+",
 )

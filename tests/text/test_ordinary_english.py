@@ -109,6 +109,7 @@ def test_leaves_are_substrings_of_the_typed_text(text):
         ("AT&T's No. 1 and the '80s. I said no. He's ill.", "at&t 's no. N and the '80s i said no he 's ill"),
         ("See fig. 3, pp. 5-7: Capt. Lee, Ph.D., ate figs.", "see fig. N pp. N capt. lee ph.d. ate figs"),
         ("I don´t, it`s", "i do n't it 's"),
+        ("20$, 10$-20$, US$5 or HK$ 3", "N $ N $ N $ us$ N or hk$ N"),
         ("profits rose to 5. They fell .5", "profits rose to N they fell N"),
         ("£5 -LRB- a #hashtag -RRB- # 3", "# N a hashtag # N"),
         ("co\u00adoperate up\u2011to-date\u200b now", "cooperate up-to-date now"),
