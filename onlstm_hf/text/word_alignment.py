@@ -12,8 +12,8 @@ from unicodedata import category
 from tokenizers import PreTokenizedString, Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-# A number that a normalizer replaced by N.
-_NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
+# A number that a normalizer replaced by N: the first digit after the previous word, and all that follows.
+_NUMBER = re.compile(r"\.?\d.*", re.DOTALL)
 
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff"
 

@@ -189,6 +189,9 @@ def test_offsets_cover_whole_numbers_that_became_n():
     assert words == ["In", "1,000", "9.8", "61"]
     assert ids == [0, 1, 1, 1]
     assert offsets == [(0, 2), (3, 8), (9, 12), (13, 15)]
+    numbers = ["1990\u201195", "1\u00ad990", "(1\u200b990)", "1\u2060/\ufeff2", "9\u20105", "1–2"]
+    words = encode_sentence(built("treebank words"), " ".join(numbers))[0]
+    assert " ".join(words) == " ".join(numbers).replace("(", "( ").replace(")", " )")
 
 
 @every_tokenizer

@@ -56,9 +56,9 @@ export class Tokenizer {
   }
 }
 
-// Positions of words. A number that the normaliser replaced with N has only the position of its last character, so its
-// start is searched for.
-const NUMBER = /\.?\p{Nd}+(?:(?:\\?\/|[-–.,:])\p{Nd}+)*\.?$/u;
+// Positions of words. A number that the normaliser replaced with N has only the position of its last character. It
+// begins with the first digit after the previous word.
+const NUMBER = /\.?\p{Nd}.*/su;
 
 function wordPlaces(text, pieces) {
   let previous = 0;
