@@ -16,6 +16,8 @@ from transformers import PreTrainedTokenizerBase
 _NUMBER = re.compile(r"\.?\d.*", re.DOTALL)
 
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff"
+# A bracket in the spelling of the Penn Treebank, or any one character.
+_BRACKET_OR_CHARACTER = re.compile(r"-[LR][RCS]B-|.", re.DOTALL | re.IGNORECASE)
 
 
 def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -114,19 +116,19 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
         offsets: the offsets of its words.
     """
 
-    def kind(position: int) -> str:
-        character = text[position]
-        if character.isspace() or character in _INVISIBLE:
+    def kind(found: re.Match[str]) -> str:
+        mark = found[0]
+        if mark.isspace() or mark in _INVISIBLE:
             return ""
-        if category(character) in ("Ps", "Pe", "Pi", "Pf"):
-            return f"{character} at {position}"
-        return character if category(character).startswith("P") else "symbols"
+        if len(mark) > 1 or category(mark) in ("Ps", "Pe", "Pi", "Pf"):
+            return f"{mark} at {found.start()}"
+        return mark if category(mark).startswith("P") else "symbols"
 
     gaps = zip([0, *(end for _, end in offsets)], [*(start for start, _ in offsets), len(text)], strict=True)
     marks = []
     for gap in gaps:
-        runs = ((name, list(positions)) for name, positions in groupby(range(*gap), kind))
-        marks.append([(positions[0], positions[-1] + 1) for name, positions in runs if name])
+        runs = ((name, list(found)) for name, found in groupby(_BRACKET_OR_CHARACTER.finditer(text, *gap), kind))
+        marks.append([(found[0].start(), found[-1].end()) for name, found in runs if name])
     return marks
 
 

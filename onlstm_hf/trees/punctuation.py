@@ -16,12 +16,17 @@ PUNCTUATION = ("drop", "attach", "cue")
 # A mark adds this many standard deviations to a distance; tuned on Spanish, Portuguese and Dutch (docs/text.md).
 CUE_STRENGTH = 4.0
 
-# The closing marks of each opening mark. `` counts as “, and '' as ”.
+# Opening marks, each with the marks that can close it.
 CLOSING_MARKS = {
     **{"(": ")", "[": "]", "{": "}", "（": "）", "［": "］", "｛": "｝"},
     **{"〈": "〉", "《": "》", "「": "」", "『": "』", "【": "】"},
     **{"“": '”"', "‘": "’", "„": "“”", "‚": "‘’", "«": "»", "‹": "›", "»": "«»", "›": "‹›", "”": "”"},
     **{'"': '"', "'": "'", "`": "`'", "*": "*", "_": "_", "¿": "?", "¡": "!"},
+}
+# Marks in the spelling of the Penn Treebank.
+_PENN_MARKS = {
+    **{"``": "“", "''": "”", "-LRB-": "(", "-RRB-": ")"},
+    **{"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"},
 }
 
 
@@ -104,7 +109,7 @@ class _Mark(NamedTuple):
 def _read_mark(tree: InducedTree, text: str, offsets: tuple[int, int], gap: int, leaf: int) -> _Mark:
     """Decides by the adjacent white space whether a mark can open or close, as `"` can do both."""
     start, end = offsets
-    kind = {"``": "“", "''": "”"}.get(text[start:end], text[start])
+    kind = _PENN_MARKS.get(text[start:end].upper(), text[start])
     before = None if gap == 0 else text[tree.offsets[gap - 1][1] : start]
     after = None if gap == len(tree.words) else text[end : tree.offsets[gap][0]]
     touches_left, touches_right = (

@@ -51,6 +51,8 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         ([(0, 3), (1, 3)], "a [“b c]” d", [["a", ["[", "“", "b", "c", "]"]], "”", "d"]),
         ([(2, 4)], "a {[b (c} d", ["a", "{", "[", "b", ["(", "c", "}", "d"]]),
         ([], "... a b c d 🙂", ["...", "a", "b", "c", "d", "🙂"]),
+        # brackets in the spelling of the Penn Treebank
+        ([(1, 4), (1, 3)], "a -LRB- b c-rrb- d -LCB-.", ["a", [["-LRB-", "b", "c", "-rrb-"], "d"], "-LCB-", "."]),
     ],
 )
 def test_marks_attach_as_in_treebanks(spans, text, expected):
@@ -61,7 +63,7 @@ def test_marks_attach_as_in_treebanks(spans, text, expected):
     "pair",
     [
         *("()", "[]", "{}", "（）", "「」", "“”", "‘’", "„“", "„”", "‚‘", "«»", "»«", "»»", "‹›", "›‹", "””"),
-        *("¿?", "¡!", "¡ !!!", '""', "''", "`'", "`` ''", '`` "', "'' ''", "**", "__"),
+        *("¿?", "¡!", "¡ !!!", '""', "''", "`'", "`` ''", '`` "', "'' ''", "**", "__", "-LRB- -RRB-", "-lsb- ]"),
     ],
 )
 def test_opening_marks_are_paired(pair):

@@ -6,14 +6,19 @@ import { key, treeOf } from "./spans.js";
 // Standard deviations that a mark adds to the distance of the word after it.
 const CUE_STRENGTH = 4;
 
-// Opening marks with the marks that can close them. `` counts as “, and '' as ”.
+// Opening marks, each with the marks that can close it.
 const CLOSING_MARKS = {
   ...{ "(": ")", "[": "]", "{": "}", "（": "）", "［": "］", "｛": "｝" },
   ...{ "〈": "〉", "《": "》", "「": "」", "『": "』", "【": "】" },
   ...{ "“": '”"', "‘": "’", "„": "“”", "‚": "‘’", "«": "»", "‹": "›", "»": "«»", "›": "‹›", "”": "”" },
   ...{ '"': '"', "'": "'", "`": "`'", "*": "*", _: "_", "¿": "?", "¡": "!" },
 };
-const QUOTES = { "``": "“", "''": "”" };
+// Marks in the spelling of the Penn Treebank.
+const PENN_MARKS = {
+  ...{ "``": "“", "''": "”", "-LRB-": "(", "-RRB-": ")" },
+  ...{ "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}" },
+};
+const BRACKET_OR_CHARACTER = /-[LR][RCS]B-|./gisu;
 const INVISIBLE = /[\u00ad\u200b\u2060\ufeff]/u;
 const SPACE = /[\t-\r\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/u;
 
@@ -24,10 +29,10 @@ export function marksOf(text, places) {
     const marks = [],
       from = gap ? places[gap - 1][1] : 0;
     let previous = "";
-    for (const { 0: character, index } of text.slice(from, to).matchAll(/./gsu)) {
+    for (const { 0: mark, index } of text.slice(from, to).matchAll(BRACKET_OR_CHARACTER)) {
       const start = from + index,
-        end = start + character.length,
-        run = runOf(character, start);
+        end = start + mark.length,
+        run = runOf(mark, start);
       if (run && run === previous) marks.at(-1)[1] = end;
       else if (run) marks.push([start, end]);
       previous = run;
@@ -36,10 +41,10 @@ export function marksOf(text, places) {
   });
 }
 
-function runOf(character, start) {
-  if (SPACE.test(character) || INVISIBLE.test(character)) return "";
-  if (/[\p{Ps}\p{Pe}\p{Pi}\p{Pf}]/u.test(character)) return `${character} at ${start}`;
-  return /\p{P}/u.test(character) ? character : "symbols";
+function runOf(mark, start) {
+  if (SPACE.test(mark) || INVISIBLE.test(mark)) return "";
+  if (/[\p{Ps}\p{Pe}\p{Pi}\p{Pf}]|B-/iu.test(mark)) return `${mark} at ${start}`;
+  return /\p{P}/u.test(mark) ? mark : "symbols";
 }
 
 // Raises the distance of each word after a mark, except the first word.
@@ -80,7 +85,7 @@ export function attachMarks(tree, text, places, marks) {
 // Spaces around a mark decide whether it can open or close, because some quotation marks look the same at both ends.
 function markOf(text, [start, end], before, after, gap, leaf) {
   const mark = text.slice(start, end),
-    kind = QUOTES[mark] ?? String.fromCodePoint(mark.codePointAt(0));
+    kind = PENN_MARKS[mark.toUpperCase()] ?? String.fromCodePoint(mark.codePointAt(0));
   const touchesLeft = Boolean(before) && !SPACE.test(text.slice(before[1], start)),
     touchesRight = Boolean(after) && !SPACE.test(text.slice(end, after[0]));
   const isAmbiguous = Object.hasOwn(CLOSING_MARKS, kind);
