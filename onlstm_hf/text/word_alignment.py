@@ -15,9 +15,8 @@ from transformers import PreTrainedTokenizerBase
 # A number that a normalizer replaced by N: the first digit after the previous word, and all that follows.
 _NUMBER = re.compile(r"\.?\d.*", re.DOTALL)
 
-_INVISIBLE = "\u00ad\u200b\u2060\ufeff"
-# A bracket in the spelling of the Penn Treebank, or any one character.
-_BRACKET_OR_CHARACTER = re.compile(r"-[LR][RCS]B-|.", re.DOTALL | re.IGNORECASE)
+# A bracket in the spelling of the Penn Treebank, or any one character with what joins it to the rest of an emoji.
+_BRACKET_OR_CHARACTER = re.compile("(-[LR][RCS]B-)|.[\u200d\U000e0020-\U000e007f]*", re.DOTALL | re.IGNORECASE)
 
 
 def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -117,12 +116,12 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
     """
 
     def kind(found: re.Match[str]) -> str:
-        mark = found[0]
-        if mark.isspace() or mark in _INVISIBLE:
+        character = text[found.start()]
+        if character.isspace() or category(character) in ("Cc", "Cf"):  # invisible
             return ""
-        if len(mark) > 1 or category(mark) in ("Ps", "Pe", "Pi", "Pf"):
-            return f"{mark} at {found.start()}"
-        return mark if category(mark).startswith("P") else "symbols"
+        if found[1] or category(character) in ("Ps", "Pe", "Pi", "Pf"):
+            return f"{character} at {found.start()}"
+        return character if category(character).startswith("P") else "symbols"
 
     gaps = zip([0, *(end for _, end in offsets)], [*(start for start, _ in offsets), len(text)], strict=True)
     marks = []

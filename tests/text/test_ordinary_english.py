@@ -113,6 +113,7 @@ def test_leaves_are_substrings_of_the_typed_text(text):
         ("profits rose to 5. They fell .5", "profits rose to N they fell N"),
         ("£5 -LRB- a #hashtag -RRB- # 3", "# N a hashtag # N"),
         ("co\u00adoperate up\u2011to-date\u200b now", "cooperate up-to-date now"),
+        ("\u2066ri\u200eght\u2069 wid\u200dth, shelf\u200cful", "right width shelfful"),
     ],
 )
 def test_text_is_normalised_like_the_penn_treebank_text(text, spelt):

@@ -51,6 +51,12 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         ([(0, 3), (1, 3)], "a [“b c]” d", [["a", ["[", "“", "b", "c", "]"]], "”", "d"]),
         ([(2, 4)], "a {[b (c} d", ["a", "{", "[", "b", ["(", "c", "}", "d"]]),
         ([], "... a b c d 🙂", ["...", "a", "b", "c", "d", "🙂"]),
+        # invisible characters are no marks, but part of an emoji
+        (
+            [(0, 2), (2, 4)],
+            "a\u200e b\u200d, \x07c\u2069\u00ad d 👩\u200d👧\u200e",
+            [["a", "b"], ",", ["c", "d"], "👩\u200d👧"],
+        ),
         # brackets in the spelling of the Penn Treebank
         ([(1, 4), (1, 3)], "a -LRB- b c-rrb- d -LCB-.", ["a", [["-LRB-", "b", "c", "-rrb-"], "d"], "-LCB-", "."]),
     ],

@@ -18,8 +18,8 @@ const PENN_MARKS = {
   ...{ "``": "“", "''": "”", "-LRB-": "(", "-RRB-": ")" },
   ...{ "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}" },
 };
-const BRACKET_OR_CHARACTER = /-[LR][RCS]B-|./gisu;
-const INVISIBLE = /[\u00ad\u200b\u2060\ufeff]/u;
+// A bracket in that spelling, or any one character with what joins it to the rest of an emoji.
+const BRACKET_OR_CHARACTER = /-[LR][RCS]B-|.[\u200d\u{e0020}-\u{e007f}]*/gisu;
 const SPACE = /[\t-\r\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/u;
 
 // Returns the positions [start, end) of the marks before each word of a text and after the last one. Repeated marks and
@@ -42,9 +42,10 @@ export function marksOf(text, places) {
 }
 
 function runOf(mark, start) {
-  if (SPACE.test(mark) || INVISIBLE.test(mark)) return "";
-  if (/[\p{Ps}\p{Pe}\p{Pi}\p{Pf}]|B-/iu.test(mark)) return `${mark} at ${start}`;
-  return /\p{P}/u.test(mark) ? mark : "symbols";
+  const character = String.fromCodePoint(mark.codePointAt(0));
+  if (SPACE.test(character) || /[\p{Cc}\p{Cf}]/u.test(character)) return ""; // invisible
+  if (/^[\p{Ps}\p{Pe}\p{Pi}\p{Pf}]|B-$/iu.test(mark)) return `${mark} at ${start}`;
+  return /\p{P}/u.test(character) ? character : "symbols";
 }
 
 // Raises the distance of each word after a mark, except the first word.
