@@ -36,6 +36,7 @@ _ABBREVIATIONS = _any_case(
 _AMBIGUOUS = _any_case("del ill mass mt ore wash")
 # Words that are abbreviations only before a number.
 _BEFORE_NUMBERS = _any_case("apr ch eq ext fig figs jul jun mar no nos tel")
+_AFTER_ABBREVIATION = "|".join(rf"^{word}\.|[\s(]{word}\." for word in _BEFORE_NUMBERS.split("|"))  # No.1
 _ENDS_TEXT = r"[^\p{L}\p{N} ]*$"  # a space may precede a special token
 _URL = r"(?:[\p{L}\p{N}+.-]+://|[wW]{3}\.)\S*[\p{L}\p{N}/]"
 _WORDS = (
@@ -98,8 +99,8 @@ _NUMBER_RULES = {
     "whitespace": [(rf"(?<!\S)(?:\.?{_NUMBER}\.?|%)(?!\S)", "N")],
     "treebank": [
         (
-            rf"(?<!{_LETTER_OR_DIGIT})(?<!{_LETTER_OR_DIGIT}[-.,:&/_@+'])(?<!{_LETTER_OR_DIGIT}\\/){_NUMBER}"
-            rf"(?!(?:{_JOINER}|(?!{_CLITIC})')?{_LETTER_OR_DIGIT})",
+            rf"(?=\p{{Nd}})(?:(?<!{_LETTER_OR_DIGIT})(?<!{_LETTER_OR_DIGIT}[-.,:&/_@+'])(?<!{_LETTER_OR_DIGIT}\\/)"
+            rf"|(?<={_AFTER_ABBREVIATION})){_NUMBER}(?!(?:{_JOINER}|(?!{_CLITIC})')?{_LETTER_OR_DIGIT})",
             "N",
         ),
         ("%", " N "),
