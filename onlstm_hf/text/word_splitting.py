@@ -38,7 +38,8 @@ _AMBIGUOUS = _any_case("del ill mass mt ore wash")
 _BEFORE_NUMBERS = _any_case("apr ch eq ext fig figs jul jun mar no nos tel")
 _AFTER_ABBREVIATION = "|".join(rf"^{word}\.|[\s(]{word}\." for word in _BEFORE_NUMBERS.split("|"))  # No.1
 _ENDS_TEXT = r"[^\p{L}\p{N} ]*$"  # a space may precede a special token
-_URL = r"(?:[\p{L}\p{N}+.-]+://|[wW]{3}\.)\S*[\p{L}\p{N}/]"
+_IN_URL = r"""[^\s()<>\[\]"“”—]"""
+_URL = rf"(?:[\p{{L}}\p{{N}}+.-]+://|[wW]{{3}}\.)(?:{_IN_URL}|\({_IN_URL}*\))*(?:[\p{{L}}\p{{N}}/]|\({_IN_URL}*\))"
 _WORDS = (
     _URL,
     rf"(?:\p{{L}}+-)*(?:\p{{L}}{{1,2}}\.){{2,}}(?!-?{_LETTER_OR_DIGIT})",  # U.S. a.m. non-U.S. Ph.D.

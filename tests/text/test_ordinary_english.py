@@ -109,6 +109,11 @@ def test_leaves_are_substrings_of_the_typed_text(text):
         ("AT&T's No. 1 and the '80s. I said no. He's ill.", "at&t 's no. N and the '80s i said no he 's ill"),
         ("See fig. 3, pp. 5-7: Capt. Lee, Ph.D., ate figs.", "see fig. N pp. N capt. lee ph.d. ate figs"),
         ("No.5 (fig.3, Nos.1,000-2), casino.5 no.5a", "no. N fig. N nos. N casino.5 no. 5a"),
+        ("[a](http://b.c)[d](www.e.f/g_(h)).", "a http://b.c d www.e.f\\/g_(h)"),
+        (
+            '<a href="http://x.y/2">the link</a> (http://b.c/1), http://b.c—it',
+            "a href http://x.y\\/2 the link a http://b.c\\/1 http://b.c it",
+        ),
         ("I don´t, it`s", "i do n't it 's"),
         ("20$, 10$-20$, US$5 or HK$ 3", "N $ N $ N $ us$ N or hk$ N"),
         ("profits rose to 5. They fell .5", "profits rose to N they fell N"),
