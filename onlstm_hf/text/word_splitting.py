@@ -68,13 +68,16 @@ _MARKS = (
     r"\.{2,}|-{2,}|``|''|-[lLrR][rRcCsS][bB]-",
     r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol; an emoji is one symbol
 )
-# Marks at the ends of words that white space separates. A period may belong to an abbreviation. So it is a mark only
-# at the end of a text, and not after a single letter or in abbreviations such as EE.UU.
-_CLOSING = r'[,;:!?)\]}»”"…，。、；：！？）」』》]'
+# Marks at the ends of words that white space separates. After another mark, a period is a mark. At the end of a text it
+# is a mark, too, except after a single letter or in abbreviations such as EE.UU. Other periods may be abbreviations.
+# A straight single quote is no mark if it may be an apostrophe ('t, 's, '98, d', Hans').
+_OPENING = r'[¿¡(\[{«“„‘"（「『《—–]'
+_CLOSING = r'[,;:!?)\]}»”’"…，。、；：！？）」』》—–€£]'
 _AT_ENDS_OF_WORDS = (
-    r'(?<!\S)[¿¡(\[{«“„"（「『《]+(?=\S)'
-    rf"|(?<=\S)(?<!{_CLOSING})(?:{_CLOSING}|(?<!\.)\.{{2,}}(?!\.))+(?!\S)"
-    rf"|(?<=[^\s.]{{2}})(?<!\.[^\s.]{{2}})\.(?={_CLOSING}*\s*$)"
+    rf"(?<!\S)(?:{_OPENING}|[$€£](?=\p{{Nd}})|'(?=\p{{L}}{{2}}))+(?=\S)"
+    rf"|(?<=\S)(?<!{_CLOSING})"
+    rf"(?:{_CLOSING}[.']*|(?<!\.)\.{{2,}}(?!\.)|(?<=\p{{Nd}})\$|(?<=\p{{L}}[^\P{{L}}sxzSXZ])')+(?!\S)"
+    rf"|(?<=[^\s.]{{2}})(?<!\.[^\s.]{{2}})\.(?=(?:{_CLOSING}|')*\s*$)"
 )
 # Typed characters and their normal forms.
 _TYPED = [

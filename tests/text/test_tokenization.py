@@ -336,3 +336,10 @@ def test_punctuation_at_the_ends_of_words_is_dropped():
     words = tokenizer.tokenize("«O Sr. gato», que (dorme)... ¿1.000,50, 12? 「貓」， d'água; fim-de-semana “dorme.”")
     assert words == ["o", "sr.", "gato", "que", "dorme", "N", "N", "貓", "d'água", "fim-de-semana", "dorme"]
     assert tokenizer.tokenize("que dorme: EE.UU.") == ["que", "dorme", "ee.uu."]
+    assert tokenizer.tokenize("—gato —dorme—. (20€). $5, 3$ ‘gato’") == ["gato", "dorme", "N", "N", "N", "gato"]
+
+
+def test_apostrophes_at_the_ends_of_words_stay_and_quotation_marks_do_not():
+    tokenizer = build_word_tokenizer(["'t 's '98 m'n d' hans' dat huis ik us$"], drop_punctuation=True, lowercase=True)
+    words = tokenizer.tokenize("'Ik,' 'dat', d' 's Hans' 't '98 M'n 'ik' US$ 'Dat huis.'")
+    assert words == ["ik", "dat", "d'", "'s", "hans'", "'t", "'98", "m'n", "ik", "us$", "dat", "huis"]
