@@ -91,6 +91,7 @@ _TYPED = [
     (r"[‐‑]", "-"),
     (r"(?<=\p{Nd})–(?=\p{Nd})", "-"),
     (r"£", "#"),
+    *zip("ﬀﬁﬂﬃﬄµ", ("ff", "fi", "fl", "ffi", "ffl", "μ"), strict=True),  # ligatures of PDF, and the sign of micro
     (rf"(?<={_LETTER_OR_DIGIT})/(?={_LETTER_OR_DIGIT})", r"\/"),
 ]
 

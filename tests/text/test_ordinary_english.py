@@ -115,6 +115,7 @@ def test_leaves_are_substrings_of_the_typed_text(text):
             "a href http://x.y\\/2 the link a http://b.c\\/1 http://b.c it",
         ),
         ("I don´t, it`s", "i do n't it 's"),
+        ("ﬁnally the oﬃce ﬂow, oﬀ the baﬄe, 5 µm", "finally the office flow off the baffle N μm"),
         ("20$, 10$-20$, US$5 or HK$ 3", "N $ N $ N $ us$ N or hk$ N"),
         ("profits rose to 5. They fell .5", "profits rose to N they fell N"),
         ("£5 -LRB- a #hashtag -RRB- # 3", "# N a hashtag # N"),
@@ -148,10 +149,10 @@ def test_the_default_model_has_the_same_words(folder):
 
 
 def test_offsets_of_autotokenizer_refer_to_the_typed_text():
-    text = "“Don’t,” he said\u00ad; IT is\u200b 5 U.S. cats’"
+    text = "“Don’t,” he said\u00ad; IT is\u200b 5 U.S. cats’ oﬃce ﬂoor"
     encoding = released()(text, return_offsets_mapping=True)
     words = [text[start:end] for start, end in encoding["offset_mapping"]]
-    assert words == ["Do", "n’t", "he", "said", "IT", "is", "5", "U.S.", "cats", "’"]
+    assert words == ["Do", "n’t", "he", "said", "IT", "is", "5", "U.S.", "cats", "’", "oﬃce", "ﬂoor"]
 
 
 @pytest.mark.parametrize("text", TYPED)
