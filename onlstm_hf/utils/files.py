@@ -85,7 +85,7 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{source} is not UTF-8: byte {line[error.start]:#04x} in line {number}; convert it to UTF-8"
+                f"{source} is not UTF-8: byte {error.object[error.start]:#04x} in line {number}; convert it to UTF-8"
             ) from error
         refuse_nul(text, f"{source}, line {number},")
         has_words = has_words or bool(text.strip())

@@ -270,6 +270,7 @@ def test_errors_name_the_file_and_the_reason(tmp_path):
         (b"(S (X a))\n(S (X b)\n", "bad.mrg: malformed brackets: .*line 2"),
         (b"(S (X a))\n(S (X b)))\n", "bad.mrg: malformed brackets: .*line 2"),
         (b"(S (X a))\n(S (X caf\xe9))\n", "bad.mrg is not UTF-8: byte 0xe9 in line 2"),
+        (b"\xef\xbb\xbf(S (X caf\xe9))\n", "bad.mrg is not UTF-8: byte 0xe9 in line 1"),
     ]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):

@@ -80,6 +80,8 @@ def test_line_ends_and_the_byte_order_mark_are_removed(tmp_path):
 def test_errors_name_the_unreadable_text_and_line(tmp_path):
     with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 2"):
         list(read_lines([b"the cat\n", b"caf\xe9\n"], "the letter"))
+    with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 1"):
+        list(read_lines([b"\xef\xbb\xbfcaf\xe9\n"], "the letter"))
     with pytest.raises(
         ValueError, match="the letter, line 1, has NUL characters, as UTF-16 without a byte order mark"
     ):
