@@ -190,6 +190,6 @@ def run(options: argparse.Namespace) -> None:
         print(f"{options.output}: the tasks were submitted to Slurm")
         return
     parsed = counts.pop("parsed", 0)
-    print(f"{options.output}: {parsed:,} sentences parsed, {sum(counts.values()):,} not")
+    print(f"{options.output}: {parsed:,} sentence{'' if parsed == 1 else 's'} parsed, {sum(counts.values()):,} not")
     for reason, number in counts.most_common():
         print(f"  {number:,}: {reason}")

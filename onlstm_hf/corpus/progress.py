@@ -91,6 +91,7 @@ def _show(bar: tqdm, folder: Path) -> None:
     sentences = sum(count for _, count in reports)
     rate = sentences / max(bar.format_dict["elapsed"], SECONDS_BETWEEN_READS)
     bar.n = bar.initial + sum(share for share, _ in reports)
-    counts = f"{sentences:,} sentences, {rate:,.0f} a second" if reports else "loading the model"
+    plural = "" if sentences == 1 else "s"
+    counts = f"{sentences:,} sentence{plural}, {rate:,.0f} a second" if reports else "loading the model"
     bar.bar_format = f"{{percentage:3.0f}}%|{{bar}}| {counts} [{{elapsed}}<{{remaining}}]"
     bar.refresh()

@@ -92,5 +92,6 @@ def parse_corpus(
     counts = count_sentences(folder)
     several = counts.pop(SEVERAL, 0)
     if several > MAX_SEVERAL * counts["parsed"]:
-        logger.warning(f"{several:,} lines have several sentences, parsed as one: --split-sentences parses each")
+        lines = "1 line has" if several == 1 else f"{several:,} lines have"
+        logger.warning(f"{lines} several sentences, parsed as one: --split-sentences parses each")
     return counts

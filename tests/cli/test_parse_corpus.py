@@ -46,6 +46,9 @@ def test_lines_with_several_sentences_give_a_warning(run, checkpoint, tmp_path, 
     assert not said
     assert run(*command, tmp_path / "lines") == f"{tmp_path / 'lines'}: 10 sentences parsed, 0 not\n"
     assert "3 lines have several sentences" in said[0]
+    (tmp_path / "corpus.txt").write_text("He left. She stayed.\n")
+    assert run(*command, tmp_path / "line") == f"{tmp_path / 'line'}: 1 sentence parsed, 0 not\n"
+    assert "1 line has several sentences" in said[1]
 
 
 @pytest.mark.parametrize(
