@@ -11,8 +11,8 @@ from tokenizers import PreTokenizedString
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Pipeline, PreTrainedTokenizerBase
 
-# A number in a text that a normalizer replaced by N.
-_NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
+# A number that a normalizer replaced by N: the first digit after the previous word, and all that follows.
+_NUMBER = re.compile(r"\.?\d.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
