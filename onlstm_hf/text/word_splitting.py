@@ -68,8 +68,8 @@ _MARKS = (
     r"\.{2,}|-{2,}|``|''|-[lLrR][rRcCsS][bB]-",
     r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol; an emoji is one symbol
 )
-# Marks at the ends of words that white space separates. A period is a mark after another mark and at the end of a text,
-# but not after a single letter or in abbreviations such as EE.UU.
+# Marks at the ends of words that white space separates. A period is a mark after another mark, and at the end of a
+# text except after a single letter or in abbreviations such as EE.UU.
 # A straight single quote is no mark if it may be an apostrophe ('t, 's, '98, d', Hans').
 _OPENING = r'[¿¡(\[{«“„‘"（「『《—–]'
 _CLOSING = r'[,;:!?)\]}»”’"…，。、；：！？）」』》—–€£]'
