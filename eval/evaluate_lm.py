@@ -66,7 +66,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
     texts = read_texts(options)
     check_mixture(options, texts)
     candidates = read_candidates(options, texts)
-    models, tokenizers, token_scores, is_english = [], [], [], True
+    models, tokenizers, token_scores = [], [], []
     for name in options.models:
         model, tokenizer = load_checkpoint(
             name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
@@ -88,14 +88,13 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
         if options.mix:
             token_scores.append(log_probabilities)
-        is_english &= getattr(model.config, "treebank_preprocessing", None) is None
     print(f"{', '.join(options.models)}: {PROTOCOL}\n")
     rows, mixed = models, None
     if options.mix:
         mixed, log_probabilities = mix(options.tune, options.tune_tokens, options.models, token_scores)
         mixed["scores"] = score_tokens(log_probabilities, kept, tokenizers[0])
         rows = [*models, {"model": f"mixture of {len(models)}", "scores": mixed["scores"], "adaptation": None}]
-    print(report(rows, are_alike=not options.mix, is_english=is_english))
+    print(report(rows, texts, are_alike=not options.mix))
     if mixed:
         weights = ", ".join(f"{100 * part['weight']:.1f} % {part['model']}" for part in mixed["weights"])
         print(f"mixture: {weights}; by {mixed['tuning']['num_tokens']} tokens of {mixed['tuning']['text']}")

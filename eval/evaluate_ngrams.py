@@ -62,7 +62,7 @@ def evaluate_ngrams(options: argparse.Namespace) -> dict:
             {"model": name, "num_parameters": ngrams.num_ngrams, "seed": None, "scores": scores, "adaptation": None}
         )
     print(f"{', '.join(model['model'] for model in models)} of {options.training_text}: {PROTOCOL}\n")
-    print(report(models, are_alike=False))
+    print(report(models, texts, are_alike=False))
     return {
         "task": LANGUAGE_MODELLING,
         "models": models,

@@ -16,6 +16,8 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.text.word_alignment import tokenizer_words
 
 PUBLISHED = central_figures(LANGUAGE_MODELLING)
+# Number of lines of the validation and the test text.
+PENN_TREEBANK_LINES = (3370, 3761)
 # Columns of the table and their number formats.
 UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 
@@ -47,13 +49,13 @@ def score_tokens(
     return scores
 
 
-def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = True) -> str:
+def report(models: Sequence[dict], texts: Mapping[str, Sequence[str]], are_alike: bool = True) -> str:
     """Returns the table of scores by text and model, with adapted scores and the published figures.
 
     Args:
         models: name (`model`), `scores` of every text, and `adaptation` of each model, as in results files.
+        texts: the lines of each text. The published figures follow if one of them is of the Penn Treebank.
         are_alike: whether to add mean and standard deviation over the models.
-        is_english: whether to append the published figures, which are for English.
     """
     by_text: dict[str, dict[str, dict]] = defaultdict(dict)
     for model in models:
@@ -79,7 +81,8 @@ def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = Tr
         for part, perplexity in row["perplexity"].items()
     ]
     header = ["text", "tokens", "perplexity", "per word", "bits per character", "unknown words"]
-    table = format_table(header, [*rows, *([[], *published] if is_english else [])])
+    is_penn_treebank = any(len(lines) in PENN_TREEBANK_LINES for lines in texts.values())
+    table = format_table(header, [*rows, *([[], *published] if is_penn_treebank else [])])
     settings = [describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
     return "\n".join([table, *([""] if settings else []), *settings])
 

@@ -26,6 +26,7 @@ from eval.adaptation.dynamic_evaluation import (
     gradient_root_mean_squares,
 )
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
+from eval.report import perplexities
 from eval.task import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
@@ -127,8 +128,11 @@ def log_likelihood(model, tokenizer, lines):
     return total, count
 
 
-def test_perplexity_equals_reading_token_by_token(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
+def test_perplexity_equals_reading_token_by_token(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, monkeypatch
+):
     output = tmp_path / "results.json"
+    monkeypatch.setattr(perplexities, "PENN_TREEBANK_LINES", [len(list(filter(None, LINES)))])
     assert evaluate_lm.main([checkpoint, "--files", text_file, "--output", str(output)]) == 0
     results = json.loads(output.read_text())
     scores = results["scores"][text_file]

@@ -141,7 +141,7 @@ def test_an_unsupported_tokenizer_is_refused(tmp_path, tokenizer):
 @pytest.mark.parametrize("eos_token_id", [None, [0, 1]])
 def test_a_model_without_a_single_eos_token_is_refused(tmp_path, tokenizer, eos_token_id, precision):
     model = KINDS["onlstm"].make(eos_token_id=eos_token_id)
-    with pytest.raises(ValueError, match="one <eos>, and the model's eos_token_id is"):
+    with pytest.raises(ValueError, match="one <eos>, but the model's eos_token_id is"):
         write_models(tmp_path / "site", [("x", model, tokenizer)], precision=precision)
     assert list(tmp_path.iterdir()) == []
 

@@ -156,7 +156,7 @@ def test_figures_are_written_atomically(tmp_path, monkeypatch):
     path.write_text("old")
     save_figure(TREE.to_svg(), path)
     assert path.read_text(encoding="utf-8") == TREE.to_svg()
-    with pytest.raises(ValueError, match=".svg or .png"):
+    with pytest.raises(ValueError, match="must end in .svg, .png"):
         save_figure(TREE.to_svg(), tmp_path / "tree.jpeg")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         save_figure(TREE.to_svg(), tmp_path / "missing" / "tree.svg")

@@ -67,7 +67,8 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], has_published: bo
     counts = next(iter(summaries["all"].values()))["label_counts"]
     labels = sorted(counts, key=lambda label: (-counts[label], label))[:NUM_LABELS]
     spread = ["s.d.", "min", "max", "95 %"]
-    header = ["trees", "sentence F1", *spread, "corpus F1", f"F1, <= {MAX_WORDS} words", *spread, "depth", *labels]
+    short_f1 = f"F1, at most {MAX_WORDS} words"
+    header = ["trees", "sentence F1", *spread, "corpus F1", short_f1, *spread, "depth", *labels]
     rows = [
         [
             name,
