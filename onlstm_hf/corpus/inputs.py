@@ -76,7 +76,8 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
         paths, kind = list(kinds), next(iter(kinds.values()), None)
     if not paths:
         raise FileNotFoundError(
-            f"{location} has no files that can be read: give their kind with --kind ({', '.join(KINDS)})"
+            f"{location} has no files that can be read (.txt, .jsonl, .parquet): convert tables of other formats, or "
+            f"give the kind of the files with --kind ({', '.join(KINDS)})"
         )
     infos = {name: folder.info(name) for name in paths}
     files = [(name, info["size"]) for name, info in infos.items()]
