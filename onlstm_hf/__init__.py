@@ -21,7 +21,7 @@ def __getattr__(name: str) -> object:
         return import_module(".utils.checkpoints", __name__).default_model()
     if not name.startswith("_"):
         public_names = import_module(".public_names", __name__)
-        if name in public_names.__all__:
+        if name in vars(public_names):
             return getattr(public_names, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -42,7 +42,7 @@ if not _is_command():
     from . import public_names
     from .public_names import *  # noqa: F403
 
-    __all__ = ["DEFAULT_MODEL", "__version__", *public_names.__all__]
+    __all__ = ["DEFAULT_MODEL", "__version__", *(name for name in vars(public_names) if not name.startswith("_"))]
 elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Ctrl-C before `cli.main` can handle it ends the process, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

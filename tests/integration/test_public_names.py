@@ -1,5 +1,6 @@
 """Public names exist for every kind of import and are imported lazily."""
 
+import ast
 import pickle
 import subprocess
 import sys
@@ -74,6 +75,14 @@ def test_unknown_names_raise_an_attribute_error():
         _ = onlstm_hf.ONLSTM
     with pytest.raises(ImportError, match="cannot import name 'ONLSTM'"):
         exec("from onlstm_hf import ONLSTM")
+
+
+def test_type_checkers_find_the_public_names():
+    """They read import statements, and none of the names that a computed `__all__` has."""
+    path = Path(onlstm_hf.__file__).with_name("public_names.py")
+    statements = ast.parse(path.read_text(encoding="utf-8")).body[1:]
+    assert all(isinstance(statement, ast.ImportFrom) for statement in statements)
+    assert {alias.name for statement in statements for alias in statement.names} == set(PUBLIC_NAMES)
 
 
 def test_importing_the_package_is_enough_for_the_auto_classes(project_root):
