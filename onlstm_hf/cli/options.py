@@ -61,7 +61,12 @@ def add_tree_options(parser: argparse._ActionsContainer) -> None:
         metavar="N",
         help="layer whose distances give the trees, counted from 0 (default: parse_layer in the model's config.json)",
     )
-    add_choice(parser, "--branching-bias", ["right", "none", "ranges"], "rule, see `onlstm-hf parse --help`")
+    add_choice(
+        parser,
+        "--branching-bias",
+        ["right", "none", "ranges"],
+        "rule that turns distances into trees, explained at the end of `onlstm-hf parse --help`",
+    )
     add_choice(
         parser,
         "--punctuation",
