@@ -143,6 +143,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "released-models": sections.released_models(folder / "model_cards"),
+        "released-languages": sections.released_language_models(folder / "model_cards"),
         **published_tables(),
     }
     return {name: markdown_table(*table) for name, table in tables.items() if table and table[1]}

@@ -25,6 +25,7 @@ UNBIASED = "F1, unbiased rule"
 # Parsers in the results files that have no row in the tables.
 HIDDEN_PARSERS = re.compile(r"random \(uniform splits\)|, by agreement")
 RANDOM = "random (uniform trees)"
+RIGHT = "right branching"
 RELEASED = "model_cards"  # folder of the released models
 # Rows of the README's table: label, results file, and name of the trees there. The file with the suffix `_no_bias` has
 # the scores by the unbiased rule.
@@ -34,7 +35,7 @@ README_PARSERS = (
     ("small PRPN with averaged trees (three seeds)", "parsing_distilled_prpn", "induced trees"),
     ("small ON-LSTM, layer 2 (five seeds)", "parsing_seeds", "layer 2 (--layer 1)"),
     ("small PRPN (five seeds)", "parsing_seeds", "induced trees"),
-    ("right branching", "parsing_seeds", "right branching"),
+    (RIGHT, "parsing_seeds", RIGHT),
     ("balanced", "parsing_seeds", "balanced"),
 )
 RECALL_LABELS = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP")
@@ -224,7 +225,7 @@ def unseen_trees(files: Results) -> Table:
 def unread_sentences(measured: Sequence[Mapping]) -> Table:
     """Returns the `parsing_rows` of models that have not read the sentences, then right branching."""
     header = ["trees", "model", "seeds", "F1", "max", SHORT, UNBIASED]
-    rows = [row for row in measured if row["is_unread_summary"] or row["trees"] == "right branching"]
+    rows = [row for row in measured if row["is_unread_summary"] or row["trees"] == RIGHT]
     return header, _in_columns(header, rows)
 
 
@@ -265,7 +266,7 @@ def _by_group(files: Results, kind: str, heading: str) -> Table:
             scores = {group: content["summary"][trees]["sentence_f1"] for group, content in groups.items()}
             if models := _models_of(trees, results):
                 columns[f"{_names(models)}, {trees}"].append(scores)
-            elif trees in ("right branching", "balanced"):
+            elif trees in (RIGHT, "balanced"):
                 baselines[trees] = [scores]
     columns |= baselines
     rows = [
@@ -369,7 +370,7 @@ def punctuation(files: Results) -> Table:
                 for rule in ("right", "none")
                 for strength in results["strengths"]
             ]
-            number = "" if kind == "right branching" else f" ({len(scores)})"
+            number = "" if kind == RIGHT else f" ({len(scores)})"
             rows.append([_treebank_name(results), kind + number, *cells, name])
     return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
 
@@ -430,7 +431,7 @@ def toy_english(files: Results) -> Table:
         for trees, f1 in results["sentence_f1"].items():
             if trees.startswith("layer") or trees == "induced trees":
                 rows.append([results["model_type"], trees, f"{results['test_perplexity']:.2f}", per_cent(f1), name])
-            elif trees == "right branching":
+            elif trees == RIGHT:
                 baselines[trees] = ["", trees, "", per_cent(f1), ""]
     return ["model", "trees", "perplexity", "F1", "file"], [*rows, *baselines.values()]
 
@@ -450,19 +451,52 @@ def released_models(folder: Path) -> Table:
     """Returns perplexity and F1 of `parse` for each released model of the Penn Treebank text; links start at docs/."""
     header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", SHORT, UNBIASED]
     rows, baseline = [], []
-    for path in sorted(folder.glob("*/results.json")):
-        results = json.loads(path.read_text(encoding="utf-8"))
-        if "perplexity" not in results or results["data"]["text"]["dataset"] != PENN_TREEBANK:
+    for link, results in _releases(folder):
+        if results["data"]["text"]["dataset"] != PENN_TREEBANK:
             continue
-        name = path.parent.name
-        link, size = f"[{name}](../{folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
         figures = ["no trees", "", ""]
         if scores := results.get("parsing"):
-            (unbiased,) = [row for row in scores["all"] if row.endswith(", no branching bias")]
-            biased = unbiased.removesuffix(", no branching bias")
-            f1 = [scores["all"][biased], scores["short"][biased], scores["all"][unbiased]]
-            figures = [per_cent(score["sentence_f1"]) for score in f1]
-            right = [per_cent(scores[part]["right branching"]["sentence_f1"]) for part in ("all", "short", "all")]
-            baseline = [["right branching", "", "", *right]]
-        rows.append([link, size, f"{results['perplexity']['test']:.2f}", *figures])
+            biased, unbiased = _rows_of_parse(scores)
+            figures = [
+                _sentence_f1(scores, "all", biased),
+                _sentence_f1(scores, "short", biased),
+                _sentence_f1(scores, "all", unbiased),
+            ]
+            baseline = [[RIGHT, "", "", *(_sentence_f1(scores, part, RIGHT) for part in ("all", "short", "all"))]]
+        rows.append(
+            [link, f"{results['parameters'] / 1e6:.1f} million", f"{results['perplexity']['test']:.2f}", *figures]
+        )
     return header, rows + baseline
+
+
+def released_language_models(folder: Path) -> Table:
+    """Returns F1 of `parse` and of baselines for each released model of another language; links start at docs/."""
+    header = ["model", "gold trees", "F1", UNBIASED, RIGHT, "balanced"]
+    rows = []
+    for link, results in _releases(folder):
+        if results["data"]["text"]["language"] != "en":
+            scores = results["parsing"]
+            names = (*_rows_of_parse(scores), RIGHT, "balanced")
+            rows.append(
+                [link, results["data"]["treebank"]["title"], *(_sentence_f1(scores, "all", name) for name in names)]
+            )
+    return header, rows
+
+
+def _releases(folder: Path) -> Iterable[tuple[str, dict]]:
+    """Returns a link to the card and the results of each released language model."""
+    for path in sorted(folder.glob("*/results.json")):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        if "perplexity" in results:
+            name = path.parent.name
+            yield f"[{name}](../{folder.name}/{name}/README.md)", results
+
+
+def _rows_of_parse(scores: dict) -> tuple[str, str]:
+    """Returns the names of the rows with the trees of `parse`: by the papers' rule and by the unbiased one."""
+    (unbiased,) = [row for row in scores["all"] if row.endswith(", no branching bias")]
+    return unbiased.removesuffix(", no branching bias"), unbiased
+
+
+def _sentence_f1(scores: dict, part: str, row: str) -> str:
+    return per_cent(scores[part][row]["sentence_f1"])

@@ -30,7 +30,7 @@ from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-MODELS = ("onlstm-ptb-small-distilled", "prpn-ptb-small", "prpn-es-small")
+MODELS = ("onlstm-ptb-small-distilled", "prpn-ptb-small", "onlstm-es-small-distilled")
 GOLD = "[S [NP the old man] [VP sold [NP the house]]]"
 LONG = (
     "the company said that it expects to report a loss in the third quarter because analysts who own shares of the "
@@ -511,7 +511,7 @@ def test_pasted_paragraphs_are_split_and_unknown_words_are_reported(browser):
     assert "Split into 2 sentences." in browser.text() and len(browser.find(".result")) == 2
     browser.open(text="el presidente dijo que no habrá elecciones")
     assert "does not know most of these words" in browser.text("[role=status]")
-    browser.open(model="prpn-es-small")
+    browser.open(model="onlstm-es-small-distilled")
     assert "el presidente" in browser.find("#text")[0].get_attribute("value")
     assert browser.find(".result h2")[0].get_attribute("lang") == "es"
 

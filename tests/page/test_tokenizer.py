@@ -124,7 +124,9 @@ def test_very_long_words_are_tokenized_quickly():
         assert reading["ids"] == encode_sentence(tokenizer, text)[1]
 
 
-@pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "prpn-es-small", "prpn-zh-small"])
+@pytest.mark.parametrize(
+    "name", ["onlstm-english", "onlstm-ptb-small-distilled", "onlstm-es-small-distilled", "prpn-zh-small"]
+)
 def test_released_tokenizers_match_the_library(project_root, name):
     tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards" / name)
     if json.loads(tokenizer.backend_tokenizer.to_str())["model"]["type"] == "WordLevel":

@@ -198,7 +198,7 @@ def test_a_file_that_needs_one_from_outside_its_folder_is_refused(tmp_path, monk
 
 def test_the_carried_parse_gives_the_trees_of_the_package(project_root):
     """Compares the released checkpoints on ordinary texts, with both rules."""
-    for name in ("onlstm-ptb-small-distilled", "prpn-es-small"):
+    for name in ("onlstm-ptb-small-distilled", "prpn-ptb-small"):
         checkpoint = project_root / "model_cards" / name
         model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
         for bias in ("right", "none"):
