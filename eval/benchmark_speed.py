@@ -13,8 +13,8 @@ round. A ratio compares two times of the same round; the script prints its media
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -42,11 +42,6 @@ from onlstm_hf.utils.programs import positive_integer
 from onlstm_hf.utils.results_file import describe_machine
 
 CASES = ("recurrence", "step", "parsing", "neighbours")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/benchmark_speed.py", build_parser(), benchmark_speed, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -127,6 +122,8 @@ def read_sentences(options: argparse.Namespace) -> list[list[int]]:
         for tree in read_treebank(options.treebank)
     ]
 
+
+main = partial(run_task, "eval/benchmark_speed.py", build_parser, benchmark_speed)
 
 if __name__ == "__main__":
     keep_freed_memory()  # as the training scripts do

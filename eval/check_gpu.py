@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed.extend(results["tests"]["failed"])
         return results
 
-    code = run_task("eval/check_gpu.py", build_parser(), task, arguments)
+    code = run_task("eval/check_gpu.py", build_parser, task, arguments)
     if failed and code == 0:
         print(f"check_gpu.py: tests failed: {', '.join(failed)}", file=sys.stderr)
         return 1

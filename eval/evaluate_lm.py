@@ -11,7 +11,8 @@ With several checkpoints, such as several seeds, the table also has mean and sta
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -30,11 +31,6 @@ from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer
 
 PROTOCOL = "one stream, the state carried from line to line; every token counts, the <eos> of each line included"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_lm.py", build_parser(), evaluate_lm, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -141,6 +137,8 @@ def check_same_tokens(
             f"{name} predicts other tokens than {first_name}: a mixture needs models with the same vocabulary"
         )
 
+
+main = partial(run_task, "eval/evaluate_lm.py", build_parser, evaluate_lm)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ python eval/evaluate_ngrams.py --training-text train.txt --files valid.txt test.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,11 +26,6 @@ PROTOCOL = (
     "every line begins anew after an <eos>; every token counts, the <eos> of each line included; a word that the "
     "training text does not have is its unknown word"
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_ngrams.py", build_parser(), evaluate_ngrams, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -70,6 +65,8 @@ def evaluate_ngrams(options: argparse.Namespace) -> dict:
         "protocol": {"name": "n-grams", "description": PROTOCOL},
     }
 
+
+main = partial(run_task, "eval/evaluate_ngrams.py", build_parser, evaluate_ngrams)
 
 if __name__ == "__main__":
     sys.exit(main())

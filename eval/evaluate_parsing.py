@@ -18,6 +18,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,11 +56,6 @@ from onlstm_hf.utils.programs import add_code_option, add_implementation_option,
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # Trees of all sentences by source: a layer, or the model if it has only one tree per sentence.
 Trees = dict[str, list[InducedTree]]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_parsing.py", build_parser(), evaluate_parsing, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -343,6 +339,8 @@ def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], avera
             }
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
+
+main = partial(run_task, "eval/evaluate_parsing.py", build_parser, evaluate_parsing)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,6 +13,7 @@ branching, which marks improve as well.
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -52,11 +53,6 @@ class MarkedTrees(NamedTuple):
 
     gold: list[GoldTree]
     marks: list[list[bool]]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_punctuation.py", build_parser(), evaluate_punctuation, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -189,6 +185,8 @@ def _tags_of_leaves(root: BracketNode) -> Iterator[str | None]:
         else:
             unfinished += node.children[::-1]
 
+
+main = partial(run_task, "eval/evaluate_punctuation.py", build_parser, evaluate_punctuation)
 
 if __name__ == "__main__":
     sys.exit(main())

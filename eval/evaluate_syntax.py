@@ -10,6 +10,7 @@ causal language model of Transformers can be evaluated.
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -37,11 +38,6 @@ END = {
 }
 # Positions of the compared sentences in items of two or three sentences, in the order of the metric.
 COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_syntax.py", build_parser(), evaluate_syntax, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -147,6 +143,8 @@ def score_items(
         ],
     )
 
+
+main = partial(run_task, "eval/evaluate_syntax.py", build_parser, evaluate_syntax)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ text at white space, the second row with the model's tokenizer.
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from transformers import AutoTokenizer
@@ -24,11 +24,6 @@ from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, Preprocessi
 from onlstm_hf.utils.programs import positive_integer
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}"}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_unknown_words.py", build_parser(), evaluate_unknown_words, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -69,6 +64,8 @@ def ordinary_sentences(path: str, num_sentences: int) -> list[str]:
         sentences.append(re.sub(r'(^|[\s(])" ', r'\1"', text))
     return sentences
 
+
+main = partial(run_task, "eval/evaluate_unknown_words.py", build_parser, evaluate_unknown_words)
 
 if __name__ == "__main__":
     sys.exit(main())

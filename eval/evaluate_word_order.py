@@ -9,6 +9,7 @@ task to explain how to add a task.
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -26,11 +27,6 @@ PROTOCOL = (
     "log probability of the whole sentence, after one <eos> and with the one at its end; right if that of the "
     "sentence as written is higher than that of its words in a random other order, a tie is not right"
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/evaluate_word_order.py", build_parser(), evaluate_word_order, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -85,6 +81,8 @@ def shuffled_pairs(sentences: Sequence[str], seed: int) -> list[tuple[str, str]]
         pairs.append((" ".join(words), " ".join(shuffled)))
     return pairs
 
+
+main = partial(run_task, "eval/evaluate_word_order.py", build_parser, evaluate_word_order)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,23 +24,23 @@ def task_parser(description: str) -> argparse.ArgumentParser:
 
 def run_task(
     script: str,
-    parser: argparse.ArgumentParser,
+    build_parser: Callable[[], argparse.ArgumentParser],
     task: Callable[[argparse.Namespace], dict],
-    arguments: Sequence[str] | None,
+    arguments: Sequence[str] | None = None,
 ) -> int:
     """Runs a task and writes its results to the file of `--output`.
 
     Args:
         script: path of the script in a checkout, such as `eval/evaluate_lm.py`.
-        parser: parser from `task_parser`.
+        build_parser: function that returns a parser from `task_parser`.
         task: function that prints a table and returns the results.
-        arguments: command-line arguments; `None` for those of this process.
+        arguments: command-line arguments; by default those of this process.
 
     Returns:
         The exit code, see `run_program`.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser.parse_args(arguments)
+    options = build_parser().parse_args(arguments)
 
     def work() -> None:
         check_writable(options.output)

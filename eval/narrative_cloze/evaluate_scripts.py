@@ -8,7 +8,7 @@ folder writes the documents. training/recipes/scripts_lstm.yaml and scripts_onls
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -34,11 +34,6 @@ PROTOCOL = (
     f"{NUM_PREDICTIONS} that the model finds likeliest; for the verb recall, if its verb is the verb of one of them; "
     "the settings of the bigrams are those with the best recall on the validation documents"
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    return run_task("eval/narrative_cloze/evaluate_scripts.py", build_parser(), evaluate_scripts, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -92,6 +87,8 @@ def system_name(config: PreTrainedConfig) -> str:
     """Returns the name of a language model in the table; models with the same name are seeds of one system."""
     return {"onlstm": "ON-LSTM"}.get(config.model_type, getattr(config, "cell_type", config.model_type).upper())
 
+
+main = partial(run_task, "eval/narrative_cloze/evaluate_scripts.py", build_parser, evaluate_scripts)
 
 if __name__ == "__main__":
     sys.exit(main())
