@@ -32,7 +32,6 @@ from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.text.word_alignment import is_word_level
 from onlstm_hf.trees.rank_files import write_rank_file
 from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file
-from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.results_file import portable, write_results
@@ -43,7 +42,7 @@ from training.grammar.trees import parse_sentences, stored_trees
 from training.grammar.votes import SpanVotes, files_of_votes
 from training.language_models.model_setup import build_tokenizer
 from training.language_models.text_batches import check_files, load_texts, text_of
-from training.language_models.validation import load_gold_trees, treebank_preprocessing
+from training.language_models.validation import load_gold_trees, store_preprocessing
 from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config
 from training.loop.progress import Progress
@@ -74,8 +73,7 @@ class GrammarInduction(Task):
             raise ValueError(f"a grammar needs one token per word, but {data.tokenizer} is a subword tokenizer")
         fields = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
         config = changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model)
-        preprocessing = treebank_preprocessing(data, config)
-        config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
+        store_preprocessing(data, config)
         if checkpoint is None:
             return NeuralGrammar(config)
         with reported_damage(f"the checkpoint {checkpoint}"):
@@ -86,7 +84,7 @@ class GrammarInduction(Task):
         lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
         self.text = EncodedSentences.from_lines(lines, self.tokenizer)
         self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias) if data.votes else None
-        self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
+        self.treebank = load_gold_trees(data, model.config)
         self.fingerprints = {"training text": fingerprint(lines)}
         if self.votes is not None:
             self.fingerprints["votes"] = fingerprint(self.votes.lines())

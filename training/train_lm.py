@@ -28,14 +28,13 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
-from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import previous_stages, training_stages
 from training.distillation.target_trees import TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.curves import draw_curves
 from training.language_models.encoded_text import store_encoded
-from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
+from training.language_models.model_setup import build_config, build_model, build_tokenizer
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
 from training.language_models.text_batches import (
     Batch,
@@ -44,19 +43,19 @@ from training.language_models.text_batches import (
     StreamedTextBatches,
     check_files,
     encode_lines,
+    encode_text,
     load_texts,
     own_texts,
     text_of,
 )
 from training.language_models.validation import (
-    encode_held_out_text,
+    HeldOutText,
     gold_sentence_distances,
     held_out_sentences,
     load_gold_trees,
-    treebank_preprocessing,
+    store_preprocessing,
 )
 from training.loop.checkpointing import file_checksum
-from training.loop.model_setup import choose_implementation
 from training.loop.progress import Progress
 from training.loop.run import run_script, train
 from training.loop.task import BatchSource, ProcessShard, Task
@@ -80,17 +79,17 @@ class LanguageModeling(Task):
         data, arguments = self.recipe.data, self.recipe.model
         if checkpoint is not None:
             data, arguments = replace(data, tokenizer=str(checkpoint)), ModelArguments(init_from=str(checkpoint))
-        check_model_arguments(arguments)
+        build_config(arguments)  # raises errors before the text is read
         self.tokenizer = build_tokenizer(data, arguments.init_from)
         model = build_model(arguments, self.tokenizer)
-        preprocessing = treebank_preprocessing(data, model.config)
-        model.config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
+        model.set_implementation(self.recipe.model.implementation)
+        store_preprocessing(data, model.config)
         return model
 
     def read_data(self, config: PreTrainedConfig) -> None:
         """Reads texts and trees for a model with this configuration, and sets `fingerprints`."""
         data = self.recipe.data
-        self.treebank = load_gold_trees(data, treebank_preprocessing(data, config))
+        self.treebank = load_gold_trees(data, config)
         self.target_trees = None
         if data.target_trees is not None:
             self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_temperature)
@@ -105,7 +104,12 @@ class LanguageModeling(Task):
                 kind = model.config.model_type
                 raise ValueError(f'models of type "{kind}" induce no trees: leave out the {name} trees')
         held_out = {
-            part: encode_held_out_text(sentences, data, part, self.tokenizer)
+            part: HeldOutText(
+                sentences,
+                encode_text(sentences, self.tokenizer, data.text_column, part),
+                self.tokenizer,
+                data.independent_sentences,
+            )
             for part, sentences in self.held_out_sentences.items()
         }
         self.validation, self.test = held_out["validation"], held_out.get("test")
@@ -178,7 +182,7 @@ class LanguageModeling(Task):
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         run = self.recipe.run
         model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
-        choose_implementation(model, self.recipe.model.implementation)
+        model.set_implementation(self.recipe.model.implementation)
         results = {
             "validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity,
             "validation_unknown_words": unknown_words(self.tokenizer, self.validation.sentences),

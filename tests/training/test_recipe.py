@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM
-from training.language_models.model_setup import check_model_arguments
+from training.language_models.model_setup import build_config
 from training.language_models.recipe import ARGUMENTS, parse_recipe
 
 RECIPE = """
@@ -225,7 +225,7 @@ def test_recipes_of_the_project_lack_only_the_data(project_root, name):
     data = {"quickstart": ["--dataset", "d"], "onlstm_wikipedia": []}  # onlstm_wikipedia names its dataset
     recipe = parse(path, *data.get(name, ["--train_files", "a", "--validation_files", "b"]))
     if recipe.model.init_from is None:
-        check_model_arguments(recipe.model)
+        build_config(recipe.model)
     assert f"training/recipes/{name}.yaml" in path.read_text() or name == "quickstart"
 
 

@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf import build_word_tokenizer
-from onlstm_hf.trees.treebank import Preprocessing
+from onlstm_hf import ONLSTMConfig, build_word_tokenizer
 from tests.helpers.requirements import library
 from training.language_models import validation
 from training.language_models.encoded_text import EncodedText
@@ -255,4 +254,4 @@ def test_a_row_without_a_gold_tree_is_named(monkeypatch, tree):
     monkeypatch.setattr(validation, "load_dataset_column", lambda *_: [{"tree": "(S (X a) (X b))"}, {"tree": tree}])
     data = DataArguments(dataset="toy", gold_tree_column="tree")
     with pytest.raises(ValueError, match=f"no text in the column 'tree': .*{tree}"):
-        validation.load_gold_trees(data, Preprocessing())
+        validation.load_gold_trees(data, ONLSTMConfig())

@@ -39,7 +39,8 @@ from tests.helpers.training_runs import (
 from training import train_lm
 from training.language_models.model_setup import build_model
 from training.language_models.recipe import DataArguments, ModelArguments, parse_recipe
-from training.language_models.validation import encode_held_out_text, held_out_sentences
+from training.language_models.text_batches import encode_text
+from training.language_models.validation import HeldOutText, held_out_sentences
 from training.loop import run as loop
 from training.loop.task import ProcessShard
 from training.loop.training_log import TrainingDiverged
@@ -175,7 +176,8 @@ def test_lines_without_a_token_do_not_count_as_independent_sentences(tmp_path):
     for name, text in {"all": "the cat\n...\na bird\n", "words": "the cat\na bird\n"}.items():
         (tmp_path / name).write_text(text)
         data = DataArguments(validation_files=[str(tmp_path / name)], independent_sentences=True)
-        text = encode_held_out_text(held_out_sentences(data)["validation"], data, "validation", tokenizer)
+        sentences = held_out_sentences(data)["validation"]
+        text = HeldOutText(sentences, encode_text(sentences, tokenizer, "text", "validation"), tokenizer, True)
         scores.append(text.score(model, batch_size=2))
     assert scores[0].num_tokens == scores[1].num_tokens == 6
     assert scores[0].total_log_likelihood == pytest.approx(scores[1].total_log_likelihood)

@@ -21,7 +21,6 @@ from training.classification.logic import (
     load_logic_splits,
     parse_logic_recipe,
 )
-from training.classification.task import build_classifier
 from training.loop.task import ProcessShard
 
 RECIPE = """
@@ -155,7 +154,7 @@ def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
 @pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm", "logic_tree_lstm"])
 def test_the_recipes_have_the_authors_settings(project_root, name):
     recipe = parse_logic_recipe([str(project_root / "training" / "recipes" / f"{name}.yaml")])
-    model = build_classifier(recipe, build_logic_tokenizer(), RELATIONS, True)
+    model = train_logic.LogicalInference(recipe).build_model(None)
     assert model.classifier.output.in_features == 400 and model.config.num_labels == 7
     assert {model.config.input_dropout, model.config.classifier_dropout} == {0.2}
     assert model.model.embeddings.weight.abs().max() <= 0.1

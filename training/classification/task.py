@@ -17,9 +17,8 @@ from transformers import (
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
 from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
-from training.loop.model_setup import changed_config, choose_implementation, trained_class
+from training.loop.model_setup import changed_config, trained_class
 from training.loop.progress import Progress
-from training.loop.recipe import Recipe
 from training.loop.task import BatchSource, ProcessShard, Task
 
 
@@ -53,8 +52,18 @@ class Classification(Task):
         """Returns the task's own entries of `results.json`; `test` has the scores of the best model."""
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
-        self.tokenizer = self.build_tokenizer()
-        return build_classifier(self.recipe, self.tokenizer, self.labels, self.takes_pairs)
+        self.tokenizer, arguments = self.build_tokenizer(), self.recipe.model
+        model_class = trained_class(arguments.model_type, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, self.takes_pairs)
+        fields = {
+            "vocab_size": len(self.tokenizer),
+            "pad_token_id": self.tokenizer.pad_token_id,
+            "eos_token_id": self.tokenizer.eos_token_id,
+            "id2label": dict(enumerate(self.labels)),
+            "label2id": {label: index for index, label in enumerate(self.labels)},
+        }
+        model = model_class(changed_config(AutoConfig.for_model(arguments.model_type), fields, arguments.model))
+        model.set_implementation(arguments.implementation)
+        return model
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         return ExampleBatches(self.load_examples(), shard, self.recipe.optimization.seed)
@@ -79,7 +88,7 @@ class Classification(Task):
 
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         model = AutoModelForSequenceClassification.from_pretrained(output_dir / "best").to(device)
-        choose_implementation(model, self.recipe.model.implementation)
+        model.set_implementation(self.recipe.model.implementation)
         results = {
             "task": self.name.replace("_", " "),
             "name": output_dir.name,
@@ -97,26 +106,6 @@ class Classification(Task):
     def summary(self, results: dict) -> str:
         accuracies = {"validation": results["validation_accuracy"], "test": results["test"]["accuracy"]}
         return ", ".join(f"{name} accuracy {100 * accuracy:.1f} %" for name, accuracy in accuracies.items())
-
-
-def build_classifier(
-    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], takes_pairs: bool
-) -> PreTrainedModel:
-    """Builds a new classifier of the recipe's type, for sequences or pairs.
-
-    Raises:
-        ValueError: if the type has no such classifier.
-    """
-    model_type = recipe.model.model_type
-    model_class = trained_class(model_type, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, takes_pairs)
-    fields = {
-        "vocab_size": len(tokenizer),
-        "pad_token_id": tokenizer.pad_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "id2label": dict(enumerate(labels)),
-        "label2id": {label: index for index, label in enumerate(labels)},
-    }
-    return model_class(changed_config(AutoConfig.for_model(model_type), fields, recipe.model.model))
 
 
 def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_size: int) -> list[str]:

@@ -41,19 +41,7 @@ def check_recipe(recipe: LanguageModelRecipe) -> PreTrainedConfig:
     check_files(recipe.data)
     if recipe.model.model_code is not None:
         run_model_code(recipe.model.model_code)
-    return check_model_arguments(recipe.model)
-
-
-def check_model_arguments(arguments: ModelArguments) -> PreTrainedConfig:
-    """Returns the configuration of the model without the vocabulary size.
-
-    Raises:
-        ValueError, FileNotFoundError: if the model cannot be built.
-    """
-    folder = arguments.init_from
-    if folder is not None and not Path(folder, "config.json").is_file():
-        raise FileNotFoundError(f"init_from must be a checkpoint folder, but {folder} has no config.json")
-    return _build_config(arguments)
+    return build_config(recipe.model)
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
@@ -94,9 +82,9 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
     num_ids = max(tokenizer.get_vocab().values()) + 1
     if arguments.init_from is None:
         special_ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        model = AutoModelForCausalLM.from_config(_build_config(arguments, vocab_size=num_ids, **special_ids))
+        model = AutoModelForCausalLM.from_config(build_config(arguments, vocab_size=num_ids, **special_ids))
     else:
-        model = _load_checkpoint(arguments.init_from, _build_config(arguments))
+        model = _load_checkpoint(arguments.init_from, build_config(arguments))
         if model.config.eos_token_id != tokenizer.eos_token_id:
             raise ValueError(
                 f"the tokenizer does not fit the checkpoint {arguments.init_from}: its <eos> is "
@@ -107,12 +95,20 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
     return model
 
 
-def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrainedConfig:
-    """Returns the configuration of a new model or of the checkpoint, with the recipe's fields."""
+def build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrainedConfig:
+    """Returns the configuration of a new model or of the checkpoint, with the recipe's fields.
+
+    Raises:
+        ValueError, FileNotFoundError: if the model cannot be built.
+    """
     if arguments.init_from is None:
         trained_class(arguments.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
         base, fields = AutoConfig.for_model(arguments.model_type), vocabulary
     else:
+        if not Path(arguments.init_from, "config.json").is_file():
+            raise FileNotFoundError(
+                f"init_from must be a checkpoint folder, but {arguments.init_from} has no config.json"
+            )
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             base = AutoConfig.from_pretrained(arguments.init_from)
         trained_class(base.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
@@ -131,8 +127,10 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
         raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(sorted(loading['missing_keys']))}")
     if not all_finite(model):
         raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
-    if isinstance(model.config, AWDLSTMConfig):
-        _keep_recurrence(model, saved_config.weight_dropout)
+    if isinstance(config, AWDLSTMConfig) and config.weight_dropout != saved_config.weight_dropout:
+        scale = drop_connect_scale(saved_config.weight_dropout, config.weight_dropout)
+        for layer in model.base_model.layers:
+            layer.recurrent_projection.weight.data.mul_(scale)
     return model
 
 
@@ -142,12 +140,3 @@ def drop_connect_scale(before: float, after: float) -> float:
     In evaluation the weights are scaled by one minus the rate.
     """
     return (1 - before) / (1 - after)
-
-
-def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Rescales the recurrent weights so that a changed weight dropout keeps the predictions the same."""
-    if weight_dropout == model.config.weight_dropout:
-        return
-    scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)
-    for layer in model.base_model.layers:
-        layer.recurrent_projection.weight.data.mul_(scale)

@@ -13,7 +13,7 @@ from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.tree_files import SentenceDistances
 from onlstm_hf.trees.treebank import GoldTree, Preprocessing, gold_trees_from_brackets, preprocessing_of, read_treebank
 from training.language_models.recipe import DataArguments
-from training.language_models.text_batches import encode_text, load_dataset_column, load_texts, text_of
+from training.language_models.text_batches import load_dataset_column, load_texts, text_of
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,6 @@ def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
     }
 
 
-def encode_held_out_text(
-    sentences: list[str], data: DataArguments, part: str, tokenizer: PreTrainedTokenizerBase
-) -> HeldOutText:
-    """Encodes the sentences of one part."""
-    stream = encode_text(sentences, tokenizer, data.text_column, part)
-    return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
-
-
 def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
     """Returns the preprocessing of gold trees: that of the recipe, of the checkpoint, or the papers' protocol."""
     return preprocessing_of(
@@ -77,11 +69,18 @@ def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Pre
     )
 
 
-def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[GoldTree] | None:
+def store_preprocessing(data: DataArguments, config: PreTrainedConfig) -> None:
+    """Writes `treebank_preprocessing` into a model's configuration; that of the papers is written as `None`."""
+    preprocessing = treebank_preprocessing(data, config)
+    config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
+
+
+def load_gold_trees(data: DataArguments, config: PreTrainedConfig) -> list[GoldTree] | None:
     """Reads gold trees from a file or a column of the validation split; `None` if the recipe names none.
 
-    Sentences without a word are left out.
+    They have the `treebank_preprocessing` for a model with this configuration. Sentences without a word are left out.
     """
+    preprocessing = treebank_preprocessing(data, config)
     if data.gold_trees is not None:
         trees = read_treebank(data.gold_trees, preprocessing)
     elif data.gold_tree_column is not None:

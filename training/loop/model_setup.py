@@ -79,14 +79,6 @@ def trained_class(
     return model_class
 
 
-def choose_implementation(model: PreTrainedModel, implementation: str) -> None:
-    """Calls `set_implementation` of the model. Models without this method accept only `"auto"`."""
-    if hasattr(model, "set_implementation"):
-        model.set_implementation(implementation)
-    elif implementation != "auto":
-        raise ValueError(f'models of type "{model.config.model_type}" have no implementation {implementation!r}')
-
-
 def changed_config(base: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:
     """Returns a configuration of the class of `base` from `fields`; `changes` of a recipe override them.
 

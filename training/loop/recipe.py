@@ -56,7 +56,6 @@ class ModelFields:
 
     _argument_group_name: ClassVar[str] = "model"
     model_code: ClassVar[None] = None
-    implementation: ClassVar[str] = "auto"
 
     model: str = fixed("Mapping of configuration fields; override one with --model.hidden_size 650.", "{}")
 

@@ -23,7 +23,7 @@ from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.programs import run_program
 from training.loop.checkpointing import check_checksums, find_checkpoint, replaced_folder, write_checksums
-from training.loop.model_setup import choose_implementation, code_fingerprint, run_model_code
+from training.loop.model_setup import code_fingerprint, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -129,7 +129,6 @@ class TrainingRun:
         set_seed(arguments.seed, device_specific=True)
 
         model = task.build_model(checkpoint)
-        choose_implementation(model, self.recipe.model.implementation)
         self.averaged = average_of(model, arguments.average_decay) if arguments.averages else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
         average_gradients(self.model)
@@ -350,11 +349,7 @@ class TrainingRun:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
 
     def _read_training_state(self, checkpoint: Path) -> dict[str, Any]:
-        """Reads the recipe and progress stored in `last/`.
-
-        Raises:
-            ValueError: if the checkpoint is damaged, or its version or the values of fixed fields differ.
-        """
+        """Reads the recipe and progress stored in `last/`."""
         check_checksums(checkpoint)
         state = json.loads((checkpoint / "training_state" / "run.json").read_text(encoding="utf-8"))
         if state.get("version") != STATE_VERSION:
@@ -375,11 +370,7 @@ class TrainingRun:
         return state
 
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
-        """Restores the state in `last/`, so that the run continues as if never stopped. Returns the log state.
-
-        Raises:
-            ValueError: if the data or the model code changed.
-        """
+        """Restores the state in `last/`, so that the run continues as if never stopped. Returns the log state."""
         for name, before, after in changed_values(state["fingerprints"], self.task.fingerprints):
             raise ValueError(
                 f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
