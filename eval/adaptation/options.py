@@ -4,7 +4,6 @@ import argparse
 import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ from eval.adaptation.dynamic_evaluation import (
 )
 from eval.data.texts import read_sentences
 from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
+from onlstm_hf.utils.files import check_is_text_file
 from onlstm_hf.utils.programs import positive_integer
 
 
@@ -29,43 +29,29 @@ class Method(NamedTuple):
     description: str
     grid: dict[str, list]
 
-    @property
-    def needs_training_text(self) -> bool:
-        """Whether the method needs a training text, for the root mean squares that `epsilon` is relative to."""
-        return "epsilon" in self.grid
 
-    def __or__(self, other: "Method") -> "Method":
-        """Combines two methods."""
-        return Method(f"{self.description}, with a {other.description}", self.grid | other.grid)
+def _with_cache(method: Method) -> Method:
+    return Method(f"{method.description}, with a {CACHE.description}", method.grid | CACHE.grid)
 
 
-SINGLE_METHODS = {
-    "cache": Method(
-        "continuous cache pointer (Grave et al. 2016)",
-        {
-            "cache_size": [500],
-            "cache_flatness": [0.0, 0.1, 0.2, 0.3, 0.5, 0.8],
-            "cache_weight": [0.05, 0.1, 0.15, 0.2, 0.3],
-        },
-    ),
-    "dynamic-sgd": Method(
-        "dynamic evaluation, SGD with decay (Krause et al. 2018)",
-        {"learning_rate": [0.03, 0.1, 0.3], "decay": [0.0, 0.001, 0.01], "segment_length": [5]},
-    ),
-    "dynamic-rms": Method(
-        "dynamic evaluation, RMS-normalised with decay (Krause et al. 2018)",
-        {
-            "learning_rate": [1e-4, 3e-4, 1e-3],
-            "decay": [0.0, 0.001, 0.01],
-            "segment_length": [5],
-            "epsilon": [1.0],
-        },
-    ),
-}
-WITH_CACHE = {
-    f"{name}-cache": SINGLE_METHODS[name] | SINGLE_METHODS["cache"] for name in ("dynamic-sgd", "dynamic-rms")
-}
-METHODS = SINGLE_METHODS | WITH_CACHE
+CACHE = Method(
+    "continuous cache pointer (Grave et al. 2016)",
+    {
+        "cache_size": [500],
+        "cache_flatness": [0.0, 0.1, 0.2, 0.3, 0.5, 0.8],
+        "cache_weight": [0.05, 0.1, 0.15, 0.2, 0.3],
+    },
+)
+SGD = Method(
+    "dynamic evaluation, SGD with decay (Krause et al. 2018)",
+    {"learning_rate": [0.03, 0.1, 0.3], "decay": [0.0, 0.001, 0.01], "segment_length": [5]},
+)
+RMS = Method(
+    "dynamic evaluation, RMS-normalised with decay (Krause et al. 2018)",
+    {"learning_rate": [1e-4, 3e-4, 1e-3], "decay": [0.0, 0.001, 0.01], "segment_length": [5], "epsilon": [1.0]},
+)
+SINGLE_METHODS = {"cache": CACHE, "dynamic-sgd": SGD, "dynamic-rms": RMS}
+METHODS = SINGLE_METHODS | {"dynamic-sgd-cache": _with_cache(SGD), "dynamic-rms-cache": _with_cache(RMS)}
 OPTIONS = {
     "cache_size": (positive_integer, "number of words in the cache"),
     "cache_flatness": (float, "theta, the scale of the scores in the cache"),
@@ -81,26 +67,17 @@ GRADIENT_TOKENS = 100_000
 
 def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that `read_candidates` reads."""
-    grids = "; ".join(
-        f"for {name} " + ", ".join(f"{option} {' '.join(map(str, values))}" for option, values in method.grid.items())
-        for name, method in SINGLE_METHODS.items()
-    )
     group = parser.add_argument_group(
         "adaptation to the text",
-        "Several values of settings form a grid for --tune. The default grids are: "
-        f"{grids}. {' and '.join(WITH_CACHE)} have the settings of both methods.",
+        "Several values of a setting form a grid for --tune. The default grid of each method is in brackets; "
+        "dynamic-sgd-cache and dynamic-rms-cache have the settings of both methods.",
     )
     methods = "; ".join(f"{name}: {method.description}" for name, method in METHODS.items())
     group.add_argument("--adapt", choices=[*METHODS], help=methods)
     for option, (kind, description) in OPTIONS.items():
-        users = ", ".join(name for name, method in SINGLE_METHODS.items() if option in method.grid)
-        group.add_argument(
-            _flag(option),
-            type=kind,
-            nargs="+",
-            metavar="N" if kind is positive_integer else "X",
-            help=f"{description} ({users})",
-        )
+        grids = {name: method.grid[option] for name, method in SINGLE_METHODS.items() if option in method.grid}
+        defaults = "; ".join(f"{name}: {' '.join(map(str, values))}" for name, values in grids.items())
+        group.add_argument(_flag(option), type=kind, nargs="+", metavar="X", help=f"{description} ({defaults})")
     group.add_argument(
         "--tune",
         metavar="TEXT",
@@ -119,39 +96,37 @@ def _flag(option: str) -> str:
 def read_candidates(options: argparse.Namespace, texts: Collection[str]) -> list[dict[str, float]] | None:
     """Checks the options and returns the candidate settings (values by option); `None` without an adaptation.
 
-    Args:
-        options: options of the command line, including `--mix`.
-        texts: names of the texts.
-
     Raises:
         FileNotFoundError: if there is no such training text.
         ValueError: if options do not fit together.
     """
-    given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
+    names = (*OPTIONS, "training_text", "tune", "tune_tokens")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     if options.adapt is None:
-        adaptation_options = ("training_text",) if options.mix else ("tune", "tune_tokens", "training_text")
-        for option in (*given, *(name for name in adaptation_options if getattr(options, name))):
-            raise ValueError(f"{_flag(option)} is a setting of --adapt, which is not given")
+        for name in given:
+            if not (options.mix and name.startswith("tune")):
+                raise ValueError(f"{_flag(name)} is a setting of --adapt, which is not given")
         return None
-    method = METHODS[options.adapt]
-    for option in given:
-        if option not in method.grid:
-            raise ValueError(f"{_flag(option)} is no setting of --adapt {options.adapt}")
+    grid = METHODS[options.adapt].grid
+    needs_training_text = "epsilon" in grid  # relative to the root mean squares of gradients
+    settings = [*grid, "tune", "tune_tokens", *(["training_text"] if needs_training_text else [])]
+    for name in given:
+        if name not in settings:
+            raise ValueError(f"{_flag(name)} is no setting of --adapt {options.adapt}")
     if options.tune is not None and options.tune not in texts:
         raise ValueError(f"--tune {options.tune} is none of the texts: {', '.join(texts)}")
     if options.tune is None and options.tune_tokens:
         raise ValueError("--tune-tokens needs --tune TEXT")
-    if (options.training_text is None) == method.needs_training_text:
-        needs = "needs the training text: give" if method.needs_training_text else "takes no"
-        raise ValueError(f"--adapt {options.adapt} {needs} --training-text")
-    if options.training_text is not None and not Path(options.training_text).is_file():
-        raise FileNotFoundError(f"there is no file {options.training_text} (--training-text)")
-    values = product(*(given.get(option, tried) for option, tried in method.grid.items()))
-    candidates = [dict(zip(method.grid, candidate, strict=True)) for candidate in values]
+    if needs_training_text:
+        if options.training_text is None:
+            raise ValueError(f"--adapt {options.adapt} needs the training text: give --training-text")
+        check_is_text_file(options.training_text)
+    values = product(*(given.get(option, tried) for option, tried in grid.items()))
+    candidates = [dict(zip(grid, candidate, strict=True)) for candidate in values]
     if options.tune is None and len(candidates) > 1:
         raise ValueError(
             f"there are {len(candidates)} settings to choose from: give --tune TEXT, or one value each of "
-            f"{', '.join(map(_flag, method.grid))}"
+            f"{', '.join(map(_flag, grid))}"
         )
     for candidate in candidates:
         for settings in (_dynamic(candidate), _cache(candidate)):
@@ -179,11 +154,6 @@ def adapt(
     texts: Mapping[str, list[str]],
 ) -> tuple[dict, dict[str, torch.Tensor]]:
     """Chooses the settings and scores every text with them.
-
-    Args:
-        options: options of the command line.
-        candidates: result of `read_candidates`.
-        texts: lines of each text, by its name.
 
     Returns:
         An entry for the results file with `method`, `description`, `settings`, and `tuning` with the perplexity of

@@ -338,7 +338,7 @@ def test_ngrams_have_a_row_for_each_order(capsys, tmp_path, text_file):
         (["--adapt", "cache", "--tune", "valid.txt"], "--tune valid.txt is none of the texts"),
         (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
         (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
-        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "takes no --training-text"),
+        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "--training-text is no setting"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
         (["--mix", "--tune", "{text}"], "--mix needs several models"),
         (["another", "--mix"], "--mix needs --tune TEXT"),
