@@ -74,11 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def check_gpu(options: argparse.Namespace) -> dict:
-    """Runs all checks, prints each result, and returns the results with the names of failed tests.
-
-    Raises:
-        ValueError: if there is no GPU.
-    """
+    """Runs all checks, prints each result, and returns the results with the names of failed tests."""
     start, device = time.monotonic(), torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("PyTorch finds no CUDA GPU; --device cpu --quick tests the script without one")

@@ -247,11 +247,7 @@ def parse_layers(
 
 
 def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, options: argparse.Namespace) -> Trees:
-    """Builds the trees of each requested layer from the distances in a tree file.
-
-    Raises:
-        ValueError: if the file has other sentences, or no such layer.
-    """
+    """Builds the trees of each requested layer from the distances in a tree file."""
     if stored.sentences != words_of(treebank.trees):
         raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
     layers = stored.by_layer if options.layer == "all" else [chosen_layer(options, stored.parse_layer)]

@@ -113,10 +113,6 @@ def score_items(
 ) -> dict:
     """Scores items of any causal language model with the metric `eval/minimal_pairs`.
 
-    Args:
-        end_counts: whether the `<eos>` after a sentence counts.
-        batch_size: number of sentences per batch.
-
     Raises:
         ValueError: if the tokenizer has no token for the start or the end of a text, or does not fit the model.
     """

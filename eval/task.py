@@ -73,11 +73,7 @@ def _training_seed(folder: Path) -> int | None:
 
 
 def import_extra(name: str, extra: str = "train") -> ModuleType:
-    """Imports a library of an optional extra.
-
-    Raises:
-        ImportError: if it is not installed; the message says how to install it.
-    """
+    """Imports a library of an optional extra."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

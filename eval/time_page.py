@@ -63,11 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
-    """Prints medians, and returns the milliseconds of first trees and of sentences.
-
-    Raises:
-        FileNotFoundError: if chromedriver is not installed.
-    """
+    """Prints medians, and returns the milliseconds of first trees and of sentences."""
     driver_path = shutil.which("chromedriver")
     if driver_path is None:
         raise FileNotFoundError("chromedriver is not installed (Debian: apt-get install chromium chromium-driver)")

@@ -93,11 +93,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def _read_results(run: Path) -> dict:
-    """Reads the `results.json` of a run.
-
-    Raises:
-        FileNotFoundError: if there is none. The message lists finished runs in the folder.
-    """
+    """Reads the `results.json` of a run."""
     path = run / "results.json"
     if not path.is_file():
         runs = ", ".join(sorted(str(results.parent) for results in run.glob("*/results.json")))
@@ -151,11 +147,7 @@ def export(checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | Non
 
 
 def _read_data(options: argparse.Namespace) -> dict:
-    """Reads the description of the text and, if trees are scored, of the gold trees.
-
-    Raises:
-        ValueError: if a part is missing, or `--test_files` does not match the description.
-    """
+    """Reads the description of the text and, if trees are scored, of the gold trees."""
     data = yaml.safe_load(options.text.read_text(encoding="utf-8"))
     if bool(options.test_files) != bool(data.get("text", {}).get("test")):
         raise ValueError(f"--test_files goes with `test` of the text in {options.text}: give both or neither")
@@ -172,11 +164,7 @@ def _machine() -> str:
 
 
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
-    """Reads the gold trees with the preprocessing of the model, without sentences that have no words.
-
-    Raises:
-        ValueError: if the model induces no trees.
-    """
+    """Reads the gold trees with the preprocessing of the model, without sentences that have no words."""
     if path is None:
         return None
     if not model.induces_trees:
@@ -243,11 +231,7 @@ def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
 
 
 def _overrides(name: str, run: dict) -> str:
-    """Returns the recipe fields that the run overrode and that affect its weights, as command-line options.
-
-    Raises:
-        ValueError: if there is no such recipe.
-    """
+    """Returns the recipe fields that the run overrode and that affect its weights, as command-line options."""
     path = RECIPES / f"{name}.yaml"
     if not path.is_file():
         raise ValueError(f"--recipe must name a file of {RECIPES} without .yaml, but there is no {path}")

@@ -171,10 +171,7 @@ def write_toy_corpus(
 
     `datasets.load_dataset(folder)` loads its splits `train`, `validation` and `test`, with the columns `text` (the
     words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct. The validation and test
-    splits do not depend on `num_train`. Existing files are replaced.
-
-    Returns:
-        The folder.
+    splits do not depend on `num_train`. Existing files are replaced. The result is the folder.
 
     Raises:
         ValueError: if a split would be empty, or the grammar has fewer different sentences.

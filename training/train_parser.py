@@ -78,12 +78,7 @@ class Trial(NamedTuple):
 
 
 def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Runs all stages, and prints the tables of voters, students and grammars.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        ChildProcessError: if a stage failed.
-    """
+    """Runs all stages, and prints the tables of voters, students and grammars."""
     recipes = {Path(name).stem: name for name in options.voters}
     if len(recipes) < len(options.voters):
         raise ValueError("two of the voters' recipes have the same name")
@@ -125,11 +120,7 @@ def text_options(options: argparse.Namespace) -> list[str]:
 
 
 def run_stage(name: str, *arguments: Any) -> None:
-    """Runs a script of this folder in a new process.
-
-    Raises:
-        ChildProcessError: if the script failed.
-    """
+    """Runs a script of this folder in a new process."""
     arguments = [str(argument) for argument in arguments]
     print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
     code = subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode
@@ -167,13 +158,7 @@ def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> l
 def train_grammars(
     files: dict[str, list[Path]], tokenizer: Path, data: DataArguments, options: argparse.Namespace
 ) -> list[Path]:
-    """Trains grammars with the trees of other models as votes, and returns the files of their trees.
-
-    Args:
-        files: files of the other models' trees, by recipe.
-        tokenizer: checkpoint whose tokenizer the grammars use.
-        data: data fields of the voters, with the preprocessing of gold trees.
-    """
+    """Trains grammars with the trees of other models as votes, and returns the files of their trees."""
     number = sum(map(len, files.values()))
     votes = [f"{path}={number / len(files) / len(paths):g}" for paths in files.values() for path in paths]
     text = ["--train_files", *options.train_files, "--tokenizer", tokenizer]
@@ -210,10 +195,6 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
     """Tries each weight and temperature, and returns the one with the best agreement within the perplexity limit.
 
     If all exceed the limit, the one with the lowest perplexity is chosen.
-
-    Args:
-        student: recipe and options of the student's training.
-        start: checkpoint that the student starts from.
     """
     trials = []
     for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):

@@ -117,12 +117,7 @@ def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: Pre
 
 
 def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Runs all seeds, and prints the table.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        ChildProcessError: if a run failed.
-    """
+    """Runs all seeds, and prints the table."""
     if any(argument.partition("=")[0] == "--seed" for argument in arguments):
         raise ValueError("give the seeds with --seeds")
     recipe = parse_recipe([options.recipe, *arguments])

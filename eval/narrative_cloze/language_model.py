@@ -13,11 +13,6 @@ from onlstm_hf.utils.iteration import progress_bar
 class ScriptLanguageModel:
     """Predicts events word by word: the verb, its three arguments, the preposition.
 
-    Args:
-        model: language model with a `state`, trained on the text of scripts.
-        tokenizer: tokenizer of the model.
-        beam_size: number of partial events to keep at each of the five steps.
-
     Raises:
         ValueError: if the tokenizer has no words of some kind, so that it is not a tokenizer of scripts.
     """

@@ -14,9 +14,6 @@ def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Script
         `num_events`; `recall`, the share of events among the predictions for their position; `verb_recall`, the share
         of events whose verb is in a prediction; and `recall_without_rare`, the recall on the `num_events_without_rare`
         events without the word `?`.
-
-    Raises:
-        ValueError: if there is no event to predict.
     """
     pairs = [
         (event, prediction)

@@ -78,12 +78,7 @@ TABLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def central_rows(task: str, first: str = "model") -> list[dict[str, str]]:
-    """Returns the central systems of a task as cells by column, for a table of measured systems.
-
-    Args:
-        task: task name in results files.
-        first: column of the system's name.
-    """
+    """Returns the central systems of a task as cells by column; `first` is the column of the system's name."""
     return [
         {first: f"{row['system']} (published)", "file": citation(row)} | CELLS[task](row)
         for row in central_figures(task)

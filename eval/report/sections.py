@@ -249,13 +249,7 @@ def by_genre(files: Results) -> Table:
 
 
 def _by_group(files: Results, kind: str, heading: str) -> Table:
-    """Returns sentence F1 by group of sentences: models by both rules, then the baselines.
-
-    Args:
-        files: results of parsing.
-        kind: a key of `GROUPS`.
-        heading: heading of the first column.
-    """
+    """Returns sentence F1 by group of a `kind` in `GROUPS`: models by both rules, then the baselines."""
     counts: dict[str, str] = {}
     columns: dict[str, list[dict[str, Mapping]]] = defaultdict(list)
     baselines: dict[str, list[dict[str, Mapping]]] = {}

@@ -90,12 +90,7 @@ def training_pass(
 ) -> Callable[[], None]:
     """Returns a function that computes outputs and all gradients of a stack of layers once.
 
-    Args:
-        layers: layers, the lowest first.
-        run_layer: function of a layer and its inputs that returns outputs `[T, B, H]`.
-        stack: shapes of the inputs and outputs.
-        dtype: dtype of autocast; `None` disables autocast.
-        device: device of the layers.
+    `run_layer` returns the outputs `[T, B, H]` of a layer; without a `dtype` there is no autocast.
     """
     modules = nn.ModuleList(layers).to(device)
     inputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[0], device=device, requires_grad=True)

@@ -68,11 +68,7 @@ def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[f
 
 
 def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tuple[dict, dict[str, str]]:
-    """Runs every contestant once as a warm-up.
-
-    Returns:
-        The contestants that can run here, and the reasons why others cannot, by name.
-    """
+    """Runs every contestant as a warm-up, and returns those that can run here, and the reasons of the others."""
     available, reasons = {}, {}
     for name, run in contestants.items():
         try:

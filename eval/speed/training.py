@@ -106,13 +106,7 @@ class Training(NamedTuple):
 
 
 def train_for(run: TrainingRun, seconds: float, num_warm_up: int = 10) -> Training:
-    """Makes updates of a new run until the time is up and the warm-up is over.
-
-    Args:
-        run: new run.
-        seconds: time limit.
-        num_warm_up: number of first updates that do not count for the speed.
-    """
+    """Makes updates of a new run until the seconds are up and the warm-up is over, which does not count."""
     losses: list[torch.Tensor] = []
     device, begin, start, counted = run.accelerator.device, time.perf_counter(), 0.0, 0
     for number, (num_tokens, loss) in enumerate(updates(run), start=1):

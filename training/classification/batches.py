@@ -65,13 +65,7 @@ def collate(examples: Sequence[Example]) -> dict[str, torch.Tensor]:
 
 
 class ExampleBatches:
-    """Training batches of one process. All processes together see every example once per epoch.
-
-    Args:
-        examples: all training examples.
-        shard: this process's rows of a batch.
-        seed: determines the order together with the epoch.
-    """
+    """Training batches of one process. All processes together see every example once per epoch."""
 
     def __init__(self, examples: list[Example], shard: ProcessShard, seed: int):
         self.examples, self.shard, self.seed = examples, shard, seed

@@ -69,12 +69,7 @@ def build_listops_tokenizer() -> PreTrainedTokenizerBase:
 
 
 def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
-    """Reads or generates the expressions of a recipe. The splits do not overlap.
-
-    Raises:
-        FileNotFoundError: if a file is missing.
-        ValueError: if a file cannot be read, or a split is empty.
-    """
+    """Reads or generates the expressions of a recipe. The splits do not overlap."""
     if arguments.expressions is None:
         total = arguments.num_train + arguments.num_validation + arguments.num_test
         expressions = generate_listops(total, arguments.expressions_seed)

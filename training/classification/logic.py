@@ -55,11 +55,7 @@ def build_logic_tokenizer() -> PreTrainedTokenizerBase:
 
 
 def load_logic_splits(arguments: LogicDataArguments) -> LogicSplits:
-    """Reads or generates the pairs of a recipe.
-
-    Raises:
-        ValueError: if the pairs cannot be read, or the training or validation split is empty.
-    """
+    """Reads or generates the pairs of a recipe."""
     source = arguments.pairs
     if source is None:
         pairs = generate_logic_pairs(arguments.num_pairs, arguments.pairs_seed)
@@ -93,10 +89,6 @@ def _load_dataset(source: str):
 
 
 def encode_pairs(pairs: Sequence[LogicPair], tokenizer: PreTrainedTokenizerBase) -> list[Example]:
-    """Encodes pairs. The labels are indices of `RELATIONS`.
-
-    Raises:
-        ValueError: if a formula has a token out of vocabulary.
-    """
+    """Encodes pairs. The labels are indices of `RELATIONS`."""
     texts = (((pair.left, pair.right), RELATIONS.index(pair.relation)) for pair in pairs)
     return encode_examples(texts, tokenizer, "bracket, operator or variable")

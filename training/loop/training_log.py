@@ -24,12 +24,9 @@ class TrainingDiverged(ValueError):
 
 
 class TrainingLog:
-    """Logs mean losses, perplexity and speed since the last entry.
+    """Logs mean losses, perplexity and speed (of the predicted items, called `unit`) since the last entry.
 
-    Args:
-        num_classes: a loss above twice that of guessing among these classes counts as diverged.
-        unit: unit of the predicted items.
-        state: `state_dict()` of the log, if the run is resumed.
+    A loss above twice that of guessing among `num_classes` counts as diverged.
     """
 
     def __init__(

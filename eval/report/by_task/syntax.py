@@ -19,9 +19,7 @@ PUBLISHED_NOTE = (
 def syntax_table(files: Results, has_paradigms: bool = False) -> Table:
     """Returns accuracy on all pairs, and in brackets on those without unknown words and their share.
 
-    Args:
-        files: results by name; each model has a column.
-        has_paradigms: whether the phenomena and paradigms of BLiMP have rows.
+    Each model has a column; with `has_paradigms` the phenomena and paradigms of BLiMP have rows.
     """
     models = [model for results in files.values() for model in results["models"]]
     scores = [model["scores"] for model in models]
