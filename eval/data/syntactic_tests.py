@@ -149,8 +149,6 @@ def _read_tsv(lines: Iterable[str]) -> Iterable[dict]:
 def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
     for number, line in enumerate(lines, start=1):
         row = json.loads(line)
-        if not isinstance(row, dict):
-            raise ValueError(f"line {number} is not a JSON object")
         missing = [column for column in BLIMP_COLUMNS if column not in row]
         if missing:
             raise ValueError(f"line {number} lacks {', '.join(missing)}")

@@ -81,14 +81,14 @@ class MinimalPairs(evaluate.Metric):
     def _compute(self, predictions, conditions=None, groups=None, out_of_vocabulary=None):
         if not len(predictions):
             raise ValueError("nothing to score: predictions are empty")
-        for name, names in {"conditions": conditions, "groups": groups}.items():
-            if names is not None:
-                _check_length(name, names, len(predictions))
-                _check_names(name, names)
+        columns = {"conditions": conditions, "groups": groups, "out_of_vocabulary": out_of_vocabulary}
+        for name, column in columns.items():
+            if column is not None and len(column) != len(predictions):
+                raise ValueError(
+                    f"{name} must have one entry per item: got {len(column)} for {len(predictions)} items"
+                )
         knows_vocabulary = out_of_vocabulary is not None
-        if knows_vocabulary:
-            _check_length("out_of_vocabulary", out_of_vocabulary, len(predictions))
-        else:
+        if not knows_vocabulary:
             out_of_vocabulary = [False] * len(predictions)
 
         items = [
@@ -100,19 +100,6 @@ class MinimalPairs(evaluate.Metric):
             if names is not None:
                 scores[name] = {title: _score(pairs, knows_vocabulary) for title, pairs in _pool(items, names).items()}
         return scores
-
-
-def _check_length(name: str, column: Sequence, num_items: int) -> None:
-    if isinstance(column, str) or not hasattr(column, "__len__"):
-        raise ValueError(f"{name} must be a list with one entry per item, got {type(column).__name__}")
-    if len(column) != num_items:
-        raise ValueError(f"{name} must have one entry per item: got {len(column)} for {num_items} items")
-
-
-def _check_names(name: str, column: Sequence) -> None:
-    for position, value in enumerate(column):
-        if not isinstance(value, str):
-            raise ValueError(f"{name} must be strings, but that of item {position} is {value!r}")
 
 
 def _compare(
@@ -129,7 +116,7 @@ def _compare(
             raise ValueError(f"item {position}: {value} is not a log probability, which is at most 0")
     comparisons = _COMPARISONS[len(log_probabilities)]
     flags = list(flags) if hasattr(flags, "__len__") else [flags] * len(comparisons)
-    if len(flags) != len(comparisons) or not all(isinstance(flag, bool | np.bool_) for flag in flags):
+    if len(flags) != len(comparisons):
         raise ValueError(
             f"out_of_vocabulary must be a bool, or a list of {len(comparisons)}, "
             f"but that of item {position} is {flags}"

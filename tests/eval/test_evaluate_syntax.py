@@ -229,12 +229,9 @@ def test_a_truncated_compressed_set_is_refused(tmp_path):
         load_marvin_linzen(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"), [(BLIMP, "lacks sentence_good, sentence_bad"), (["a", "b"], "is not a JSON object")]
-)
-def test_bad_pairs_of_blimp_are_refused(tmp_path, content, problem):
-    (tmp_path / "wh_island.jsonl").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ValueError, match=f"wh_island.jsonl: line 1 {problem}"):
+def test_bad_pairs_of_blimp_are_refused(tmp_path):
+    (tmp_path / "wh_island.jsonl").write_text(json.dumps(BLIMP), encoding="utf-8")
+    with pytest.raises(ValueError, match="wh_island.jsonl: line 1 lacks sentence_good, sentence_bad"):
         load_blimp(str(tmp_path))
 
 
