@@ -59,8 +59,7 @@ def collate(examples: Sequence[Example]) -> dict[str, torch.Tensor]:
     inputs = {"labels": torch.tensor([example.label for example in examples])}
     for suffix, rows in zip(SUFFIXES, zip(*(example.sequences for example in examples), strict=True), strict=False):
         inputs[f"input_ids{suffix}"] = pad_sequence(rows, batch_first=True)
-        lengths = torch.tensor([len(row) for row in rows])
-        inputs[f"attention_mask{suffix}"] = (torch.arange(int(lengths.max())) < lengths.unsqueeze(1)).long()
+        inputs[f"attention_mask{suffix}"] = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
     return inputs
 
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
@@ -167,8 +167,7 @@ def pad_sentences(
         `input_ids`, `shift_labels` (-100 at padding) and `attention_mask`, each `[B, T]`.
     """
     rows = [torch.tensor([eos_token_id, *ids]) for ids in sentences]
-    length = max(map(len, rows))
-    padded = torch.stack([F.pad(row, (0, length - len(row)), value=-100) for row in rows])
+    padded = pad_sequence(rows, batch_first=True, padding_value=-100)
     labels = padded[:, 1:]
     return padded[:, :-1].clamp(min=0), labels, (labels != -100).long()
 
