@@ -238,18 +238,11 @@ def label_recall(measured: Sequence[Mapping]) -> Table:
     return header, _in_columns(header, models + baselines + published)
 
 
-def by_length(files: Results) -> Table:
-    """Returns sentence F1 by length, by both rules."""
-    return _by_group(files, "by_length", "words")
+def by_group(files: Results, kind: str, heading: str) -> Table:
+    """Returns sentence F1 by group of a `kind` in `GROUPS`: models by both rules, then the baselines.
 
-
-def by_genre(files: Results) -> Table:
-    """Returns sentence F1 of each file of a treebank, by both rules, and the mean over the files."""
-    return _by_group(files, "by_file", "genre")
-
-
-def _by_group(files: Results, kind: str, heading: str) -> Table:
-    """Returns sentence F1 by group of a `kind` in `GROUPS`: models by both rules, then the baselines."""
+    Files have a further row with their mean.
+    """
     counts: dict[str, str] = {}
     columns: dict[str, list[dict[str, Mapping]]] = defaultdict(list)
     baselines: dict[str, list[dict[str, Mapping]]] = {}
@@ -302,8 +295,7 @@ def agreement(files: Results) -> Table:
                     ranked = [parser for parser in parsers if kind in ("all", parser["trees"])]
                     p = permutation_p([p["sentence_f1"] for p in ranked], [p[MEAN_AGREEMENT] for p in ranked])
                     row[kind + rule] = f"{correlation:.2f} (p {p:.2f})"
-    header = ["parsers", *kinds, "all, unbiased"]
-    header = ["file", *header]
+    header = ["file", "parsers", *kinds, "all, unbiased"]
     return header, _in_columns(header, [{"file": name} | row for name, row in rows.items()])
 
 
