@@ -68,19 +68,16 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
             f"{header.get('fingerprint')}, not {len(sentences)} with {text_fingerprint}. Give the text that it was "
             "made from, and the model whose tokenizer split it (--tokenizer)"
         )
-    try:
-        count, layers = header["num_sentences"], header["layers"]
-        lengths = np.frombuffer(content, "<u4", count)
-        ranks = np.frombuffer(content, {1: "u1", 4: "<u4"}[header["bytes"]], offset=4 * count)
-        ends = np.cumsum(lengths, dtype=np.int64)
-        by_layer = {
-            layer: [row[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
-            for layer, row in zip(layers, ranks.reshape(len(layers), int(lengths.sum())), strict=True)
-        }
-        words = [tuple(sentence) for sentence in sentences]
-        return SentenceDistances(words, by_layer, header["parse_layer"], header["model"], header["branching_bias"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    count, layers = header["num_sentences"], header["layers"]
+    lengths = np.frombuffer(content, "<u4", count)
+    ranks = np.frombuffer(content, {1: "u1", 4: "<u4"}[header["bytes"]], offset=4 * count)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    by_layer = {
+        layer: [row[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
+        for layer, row in zip(layers, ranks.reshape(len(layers), int(lengths.sum())), strict=True)
+    }
+    words = [tuple(sentence) for sentence in sentences]
+    return SentenceDistances(words, by_layer, header["parse_layer"], header["model"], header["branching_bias"])
 
 
 def read_trees_of_text(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
