@@ -113,7 +113,9 @@ class ParseDocuments(PipelineStep):
         split = _lines if language is None else sentence_splitter(language)
         model, tokenizer = _load(self.model, self.trust_remote_code, self.threads, self.options.dtype)
         sentences = _sentences(progress.follow(data), split, self.options.max_words)
-        for window in _windows(sentences):
+        for window in bounded_windows(
+            sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW
+        ):
             with self.track_time("window"):
                 rows = []
                 for row in self._rows(window, model, tokenizer):
@@ -159,11 +161,11 @@ def _trees_and_log_probabilities(
 ) -> Iterator[tuple[InducedTree, float]]:
     """Yields the tree and the log probability of each sentence, from one forward pass."""
     from ..parsing.sentences import build_tree, first_of_each_unit, read_text
-    from ..scoring.sentences import score_with_distances
+    from ..scoring.sentences import score_encoded
 
     sentences = [read_text(tokenizer, text) for text in texts]
     encoded = [read.input_ids for read in sentences]
-    scores = score_with_distances(model, tokenizer, encoded, options.batch_size, progress=False)
+    scores = score_encoded(model, tokenizer, encoded, options.batch_size, progress=False, with_distances=True)
     for sentence, (score, by_layer) in zip(sentences, scores, strict=True):
         distances, _ = model.name_layers(options.layer, by_layer)
         distances = first_of_each_unit(distances, sentence.unit_of_token)
@@ -204,11 +206,6 @@ def _skip_reason(text: str, max_words: int) -> str | None:
     except UnicodeEncodeError:
         return "not UTF-8"
     return None
-
-
-def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
-    """Groups neighbouring sentences, across documents."""
-    return bounded_windows(sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW)
 
 
 @cache

@@ -50,40 +50,28 @@ def score_sentences(
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
     encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
-    results = _score_encoded(model, tokenizer, encoded, batch_size, progress, with_distances=False)
-    return [score for score, _ in results]
+    return [score for score, _ in score_encoded(model, tokenizer, encoded, batch_size, progress)]
 
 
-def score_with_distances(
+def score_encoded(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[Sequence[int]],
     batch_size: int = 64,
     progress: bool | None = None,
+    with_distances: bool = False,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
-    """Returns scores as `score_sentences` does, and syntactic distances, in one pass of the model.
+    """Returns scores as `score_sentences` does, and syntactic distances of the same pass of the model.
 
     Args:
-        model: a model that induces trees.
         encoded: sentences as token ids, without special tokens.
-        tokenizer, batch_size, progress: see `score_sentences`, also for the errors.
+        with_distances: whether to compute distances, for a model that induces trees.
+        model, tokenizer, batch_size, progress: see `score_sentences`, also for the errors.
 
     Returns:
-        For each sentence its score, and for each layer the syntactic distances of its tokens. A model with the same
-        distances for all layers counts as one layer.
+        For each sentence its score, and with distances for each layer those of its tokens, else an empty list. A model
+        with the same distances for all layers counts as one layer.
     """
-    return _score_encoded(model, tokenizer, encoded, batch_size, progress, with_distances=True)
-
-
-def _score_encoded(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    encoded: Sequence[Sequence[int]],
-    batch_size: int,
-    progress: bool | None,
-    with_distances: bool,
-) -> list[tuple[SentenceScore, list[list[float]]]]:
-    """Returns each sentence's score, and its distances by layer or an empty list."""
     check_tokenizer(tokenizer, model.config)
     eos = tokenizer.eos_token_id
     if eos is None:

@@ -5,7 +5,7 @@ import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
-from onlstm_hf.scoring.sentences import score_sentences, score_with_distances
+from onlstm_hf.scoring.sentences import score_encoded, score_sentences
 from onlstm_hf.scoring.stream import (
     StreamScore,
     check_token_ids,
@@ -165,7 +165,7 @@ def test_sentence_scores_equal_those_of_single_steps(monkeypatch, model, batch_s
         assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
     encoded = tokenizer(sentences, add_special_tokens=False)["input_ids"]
     for (score, distances), expected, ids in zip(
-        score_with_distances(model, tokenizer, encoded, batch_size), scores, encoded, strict=True
+        score_encoded(model, tokenizer, encoded, batch_size, with_distances=True), scores, encoded, strict=True
     ):
         assert score == expected
         for layer, of_layer in enumerate(distances):
