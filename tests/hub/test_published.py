@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from onlstm_hf.hub.cards import published
-from onlstm_hf.hub.cards.published import central_figures, published_f1, published_figures, published_perplexity
+from onlstm_hf.hub.cards.published import central_figures, published_figure, published_figures
 
 CONTENT = yaml.safe_load(Path(published.__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 SOURCES = CONTENT["sources"]
@@ -30,6 +30,9 @@ def test_every_source_is_cited_and_has_a_title():
 
 
 def test_a_system_is_found_by_its_name():
-    perplexity = published_perplexity("ON-LSTM")["perplexity"]
+    perplexity = published_figure("language modelling", "ON-LSTM")["perplexity"]
     assert perplexity["test"] < perplexity["valid"]
-    assert published_f1("PRPN-LM")["wsj"]["mean"] < published_f1("ON-LSTM, layer 2")["wsj"]["mean"]
+    prpn, onlstm = (
+        published_figure("unsupervised constituency parsing", system) for system in ("PRPN-LM", "ON-LSTM, layer 2")
+    )
+    assert prpn["wsj"]["mean"] < onlstm["wsj"]["mean"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from transformers import PreTrainedConfig
 
-from .published import published_f1, published_perplexity
+from .published import published_figure
 from .template import render
 
 
@@ -21,18 +21,13 @@ def describe_model(config: PreTrainedConfig, tree: str = "", sentence: str = "",
         ValueError: if the file has no texts for this model type.
     """
     texts = _texts("language_models", config)
-    rows = {"perplexity": published_perplexity(texts["reported_as"]["perplexity"])}
-    if "f1" in texts["reported_as"]:
-        rows["f1"] = published_f1(texts["reported_as"]["f1"])
+    tasks = {"perplexity": "language modelling", "f1": "unsupervised constituency parsing"}
+    rows = {name: published_figure(tasks[name], system) for name, system in texts["reported_as"].items()}
     return _rendered(texts, config=config, tree=tree, sentence=sentence, beginning=beginning, **rows)
 
 
 def describe_classifier(config: PreTrainedConfig) -> dict:
-    """Returns the card texts of a classifier of pairs by their keys in the YAML file.
-
-    Raises:
-        ValueError: if the file has no texts for this model type.
-    """
+    """Returns the card texts of a classifier of pairs by their keys in the YAML file."""
     return _rendered(_texts("classifiers", config), config=config)
 
 

@@ -55,14 +55,9 @@ def citation(row: Mapping) -> str:
     )
 
 
-def published_perplexity(system: str) -> dict:
-    """Returns the Penn Treebank perplexities of a system, by its name in the file."""
-    return next(row for row in published_figures("language modelling") if row["system"] == system)
-
-
-def published_f1(system: str) -> dict:
-    """Returns the unsupervised parsing scores of a system, by its name in the file."""
-    return next(row for row in published_figures("unsupervised constituency parsing") if row["system"] == system)
+def published_figure(task: str, system: str) -> dict:
+    """Returns the published figures of one system, by its name in the file."""
+    return next(row for row in published_figures(task) if row["system"] == system)
 
 
 def f1_figures(row: Mapping) -> tuple[dict, dict]:
