@@ -32,12 +32,9 @@ class Sentence(str):
 def split_into_sentences(
     lines: Iterable[bytes], source: str, split: Callable[[str], list[tuple[int, int]]] | None = None
 ) -> Iterator[Sentence]:
-    """Yields the sentences of a command's input.
+    """Yields the sentences of a command's input, which messages call `source`.
 
-    Args:
-        lines: the bytes of its lines.
-        source: the name of the text in error messages.
-        split: returns the start and end of each sentence in a line; by default each line is one sentence.
+    `split` returns the start and end of each sentence in a line; by default each line is one sentence.
     """
     find, num_warnings = split or sentence_splitter(), 0
     for number, line in enumerate(read_lines(lines, source), start=1):

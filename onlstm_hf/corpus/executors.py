@@ -94,11 +94,7 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
     """
 
     def run(self) -> None:
-        """Runs the incomplete tasks.
-
-        Raises:
-            ChildProcessError: after the other tasks if some failed; immediately if a worker was killed.
-        """
+        """Runs the incomplete tasks; for the error of failed ones see `_run_tasks`."""
         ranks = self.get_incomplete_ranks()
         if not ranks:
             return
@@ -128,11 +124,7 @@ class RayTasksExecutor(RayPipelineExecutor):
     """
 
     def run(self) -> None:
-        """Runs the incomplete tasks.
-
-        Raises:
-            ChildProcessError: after the other tasks, if some failed.
-        """
+        """Runs the incomplete tasks; for the error of failed ones see `_run_tasks`."""
         import ray
 
         ranks = self.get_incomplete_ranks()

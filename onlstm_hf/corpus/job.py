@@ -21,15 +21,8 @@ def begin_job(
 ) -> int:
     """Begins a job, or resumes a job in this folder that was begun with the same settings and files.
 
-    Args:
-        output: the output folder of the job.
-        settings: JSON values: everything that determines the rows, except the contents of the files.
-        tasks: requested number of tasks.
-        default_tasks: number of tasks of a new job if `tasks` is `None`.
-        files: input files; `None` for a dataset.
-
-    Returns:
-        The number of tasks.
+    `settings` are JSON values that determine the rows, except the contents of the files. A job has the number of tasks
+    that was requested when it began, else the default; this number is returned.
 
     Raises:
         ValueError: if the job was begun with other settings or files, or if the folder has unrelated files.

@@ -17,12 +17,7 @@ SECONDS_BETWEEN_LINES = 30.0  # if standard error is not a terminal
 
 
 class TaskProgress:
-    """Progress of one task.
-
-    Args:
-        folder: a local folder for the reports, or `None` to write none.
-        rank: number of the task.
-    """
+    """Progress of one task, which writes its reports into a local folder, unless that is `None`."""
 
     def __init__(self, folder: str | None, rank: int):
         self._path = None if folder is None else Path(folder, f"{rank:05d}.json")
@@ -53,12 +48,9 @@ class TaskProgress:
 
 @contextmanager
 def shown_progress(folder: Path | None, tasks: int, completed: int) -> Iterator[None]:
-    """Shows a progress bar over all tasks on standard error while the block runs.
+    """Shows a progress bar over all tasks on standard error while the block runs; a folder `None` shows nothing.
 
-    Args:
-        folder: the folder of the tasks' `TaskProgress`, which is emptied first; `None` shows nothing.
-        tasks: number of tasks.
-        completed: number of tasks that were completed before.
+    The folder of the tasks' `TaskProgress` is emptied first. `completed` tasks were completed before.
     """
     if folder is None:
         yield

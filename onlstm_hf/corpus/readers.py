@@ -153,11 +153,6 @@ class ParquetReader(FileReader):
     name = "📒 Parquet"
 
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
-        """Yields documents as `FileReader.read_part` does.
-
-        Raises:
-            ValueError: if the text column is missing.
-        """
         try:
             table = ParquetFile(file, page_checksum_verification=True)
             names = table.schema_arrow.names
@@ -216,12 +211,7 @@ class DatasetReader(HuggingFaceDatasetReader):
 def file_parts(files: list[tuple[str, int]], rank: int, world_size: int) -> Iterator[tuple[str, int, int]]:
     """Yields the parts of files that a task reads: path, start and end byte (exclusive).
 
-    Each byte belongs to exactly one task. The tasks get about equally many bytes.
-
-    Args:
-        files: paths and sizes. Files with a compressed file's ending are not split.
-        rank: number of the task.
-        world_size: number of tasks.
+    Each byte belongs to exactly one task. The tasks get about equally many bytes. Compressed files are not split.
     """
     total = sum(size for _, size in files)
     first, last = total * rank // world_size, total * (rank + 1) // world_size

@@ -53,10 +53,7 @@ class _CompleteJsonlFiles(_CompleteFiles, JsonlWriter):
 def row_writer(output: DataFolderLike, output_format: str, columns: tuple[str, ...]) -> DiskWriter:
     """Returns a writer for the rows of `ParseDocuments` that writes one file per task.
 
-    Args:
-        output: the output folder.
-        output_format: `"parquet"`, or `"jsonl"` for compressed JSON lines without null values.
-        columns: see `row_schema`.
+    The format is `"parquet"`, or `"jsonl"` for compressed JSON lines without null values.
     """
     if output_format == "jsonl":
         return _CompleteJsonlFiles(output)

@@ -114,16 +114,6 @@ def repository_files(
     Raises:
         FileNotFoundError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
     """
-    try:
-        return _checked_files(checkpoint, repository, results)
-    except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
-        raise ValueError(
-            f"a JSON file of {checkpoint} has unexpected content, not that of save_pretrained or training/release.py "
-            f"({type(error).__name__}: {error}): save the model again"
-        ) from error
-
-
-def _checked_files(checkpoint: Path, repository: str, results: str | os.PathLike | None) -> dict[str, Path | bytes]:
     files = {
         name: path
         for name, path in folder_files(checkpoint).items()
@@ -184,11 +174,7 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
 
 
 def read_card(card_class: type, path: Path):
-    """Reads a card with its metadata.
-
-    Raises:
-        ValueError: if the metadata are invalid.
-    """
+    """Reads a card with its metadata."""
     try:
         return card_class.load(path)
     except Exception as error:  # from the YAML parser or the validation
@@ -273,11 +259,7 @@ def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTr
 
 
 def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tuple[ModelCard, list[EvalResultEntry]]:
-    """Builds the card, and the scores for the Hub, from a results file.
-
-    Raises:
-        FileNotFoundError, ValueError: if the file does not exist, or lacks results that the card states.
-    """
+    """Builds the card, and the scores for the Hub, from a results file."""
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # invalid JSON or UTF-8

@@ -100,12 +100,7 @@ class _Chart:
 
     Values are stored twice, by (width, start) and by (width, end), so that left and right parts are slices.
     With the papers' rule, a right part whose left sister has several words must begin with a single word. The tables
-    by end then cover only such trees.
-
-    Args:
-        scores: see `best_trees`.
-        by_papers_rule: consider only trees that the rule `"right"` can make.
-        ties: see `best_trees`.
+    by end then cover only such trees (`by_papers_rule`).
     """
 
     def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str):

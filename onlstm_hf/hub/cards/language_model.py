@@ -166,11 +166,7 @@ def _metadata(
 
 
 def eval_result_entries(results: dict) -> list[EvalResultEntry]:
-    """Returns the scores for `.eval_results/` of a repository: perplexities, if the text is a dataset on the Hub.
-
-    Args:
-        results: see `model_card`.
-    """
+    """Returns the scores for `.eval_results/` of a repository: perplexities, if the text is a dataset on the Hub."""
     text, _ = read_descriptions(results["data"])
     if "/" not in text.dataset:
         return []
