@@ -1,19 +1,10 @@
-"""Saving, loading, auto classes, pipelines, compilation and `Trainer` of Transformers."""
+"""Pipelines, compilation, derivatives and `Trainer`; test_common_models.py tests saving and loading."""
 
 import copy
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    DataCollatorForLanguageModeling,
-    Trainer,
-    TrainingArguments,
-    pipeline,
-)
+from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments, pipeline
 
 from onlstm_hf import build_word_tokenizer
 
@@ -63,92 +54,6 @@ def ids(tokenizer):
 def logits_of(model, ids):
     with torch.no_grad():
         return model(ids).logits
-
-
-# Saving and loading
-
-
-def test_a_checkpoint_has_one_safetensors_file_with_tied_weights_once(kind, model, tmp_path):
-    model.save_pretrained(tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.suffix in (".safetensors", ".bin", ".pt")] == [
-        "model.safetensors"
-    ]
-    tensors = load_file(tmp_path / "model.safetensors")
-    assert set(tensors) == set(model.state_dict()) - {"lm_head.weight"}
-
-    loaded, report = kind.causal_class.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(report.values())
-    assert loaded.lm_head.weight is loaded.model.embeddings.weight
-    assert not loaded.training
-
-
-def test_untied_weights_are_both_saved(kind, make_model, ids, tmp_path):
-    model = make_model(tie_word_embeddings=False, layer_sizes=[12, 8, 16])
-    model.save_pretrained(tmp_path)
-    assert set(load_file(tmp_path / "model.safetensors")) == set(model.state_dict())
-    loaded = kind.causal_class.from_pretrained(tmp_path)
-    assert loaded.config.layer_sizes == [12, 8, 16]
-    torch.testing.assert_close(logits_of(loaded, ids), logits_of(model, ids))
-
-
-def test_auto_classes_find_the_models(kind, model, ids, tmp_path):
-    model.save_pretrained(tmp_path)
-    config = AutoConfig.from_pretrained(tmp_path)
-    assert type(config) is kind.config_class
-    assert config.to_diff_dict() == model.config.to_diff_dict()
-
-    causal = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert type(causal) is kind.causal_class
-    torch.testing.assert_close(logits_of(causal, ids), logits_of(model, ids))
-
-    base = AutoModel.from_pretrained(tmp_path)
-    assert type(base) is kind.model_class
-    with torch.no_grad():
-        torch.testing.assert_close(base(ids).last_hidden_state, model.model(ids).last_hidden_state)
-
-    assert type(AutoModelForCausalLM.from_config(config)) is kind.causal_class
-    assert type(AutoModel.from_config(config)) is kind.model_class
-
-
-def test_bfloat16_is_loaded_on_request_and_saved(model, ids, tmp_path):
-    model.save_pretrained(tmp_path / "float32")
-    half = AutoModelForCausalLM.from_pretrained(tmp_path / "float32", dtype=torch.bfloat16)
-    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
-    with torch.no_grad():
-        loss = model(ids, labels=ids).loss
-        torch.testing.assert_close(half(ids, labels=ids).loss, loss, rtol=0.01, atol=0)
-
-    half.save_pretrained(tmp_path / "bfloat16")
-    assert {tensor.dtype for tensor in load_file(tmp_path / "bfloat16" / "model.safetensors").values()} == {
-        torch.bfloat16
-    }
-    again = AutoModelForCausalLM.from_pretrained(tmp_path / "bfloat16", dtype="auto")
-    assert again.dtype == torch.bfloat16
-    torch.testing.assert_close(logits_of(again, ids), logits_of(half, ids))
-    full = AutoModelForCausalLM.from_pretrained(tmp_path / "bfloat16", dtype=torch.float32)
-    assert full.dtype == torch.float32
-
-
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("change", [5, -2])
-def test_a_resized_vocabulary_is_saved_and_loaded(make_model, ids, tmp_path, tied, change):
-    model = make_model(tie_word_embeddings=tied)
-    before = logits_of(model, ids.clamp(max=5))
-    size = model.config.vocab_size + change
-    model.resize_token_embeddings(size)
-    assert model.config.vocab_size == size
-    assert model.lm_head.weight.shape[0] == model.lm_head.bias.shape[0] == size
-    kept = min(size, before.shape[-1])
-    torch.testing.assert_close(logits_of(model, ids.clamp(max=5))[..., :kept], before[..., :kept])
-    model(ids.clamp(max=5), labels=ids.clamp(max=5)).loss.backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-    model.save_pretrained(tmp_path)
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert (loaded.lm_head.weight is loaded.model.embeddings.weight) == tied
-    torch.testing.assert_close(
-        logits_of(loaded, torch.tensor([[size - 1]])), logits_of(model, torch.tensor([[size - 1]]))
-    )
 
 
 # Pipelines
@@ -266,47 +171,18 @@ class Sentences(torch.utils.data.Dataset):
         return {"input_ids": self.items[index], "labels": self.items[index]}
 
 
-def train(model, dataset, folder, **options):
-    defaults = {
-        "per_device_train_batch_size": 4,
-        "max_steps": 10,
-        "learning_rate": 0.02,
-        "logging_steps": 1,
-        "save_steps": 5,
-        "seed": 1,
-        "use_cpu": True,
-        "report_to": [],
-        "disable_tqdm": True,
-    }
-    arguments = TrainingArguments(output_dir=str(folder), **{**defaults, **options})
-    trainer = Trainer(model=model, args=arguments, train_dataset=dataset, eval_dataset=dataset)
-    trainer.train()
-    return trainer
-
-
-def test_trainer_decreases_the_loss_and_its_checkpoints_load(kind, make_model, tokenizer, ids, tmp_path):
-    model = make_model(**kind.no_dropout)
-    options = {"per_device_train_batch_size": 20, "learning_rate": 0.05, "lr_scheduler_type": "constant"}
-    trainer = train(model, Sentences(tokenizer), tmp_path, max_steps=40, save_steps=20, **options)
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
-    assert trainer.evaluate()["eval_loss"] < 0.95 * losses[0]
-
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint-40")
-    torch.testing.assert_close(logits_of(loaded, ids), logits_of(model.eval(), ids))
-    earlier = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint-20")
-    assert not torch.equal(logits_of(earlier, ids), logits_of(model, ids))
-
-
 # Excludes the PRPN, whose batch normalisation differs between half and full batches.
 @pytest.mark.parametrize("kind", ["onlstm", "rnn"], indirect=True)
 def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_model, tokenizer, tmp_path):
-    dataset = Sentences(tokenizer)
-    at_once, accumulated = make_model(**kind.no_dropout), make_model(**kind.no_dropout)
-    train(at_once, dataset, tmp_path / "at_once", optim="sgd")
-    options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
-    train(accumulated, dataset, tmp_path / "accumulated", optim="sgd", **options)
-    torch.testing.assert_close(accumulated.state_dict(), at_once.state_dict())
+    weights = []
+    for batch_size, accumulated in ((4, 1), (2, 2)):
+        model = make_model(**kind.no_dropout)
+        batches = {"per_device_train_batch_size": batch_size, "gradient_accumulation_steps": accumulated}
+        options = {"max_steps": 10, "learning_rate": 0.02, "optim": "sgd", "use_cpu": True, "report_to": [], **batches}
+        arguments = TrainingArguments(str(tmp_path), disable_tqdm=True, **options)
+        Trainer(model, arguments, train_dataset=Sentences(tokenizer)).train()
+        weights.append(model.state_dict())
+    torch.testing.assert_close(*weights)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
