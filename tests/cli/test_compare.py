@@ -24,41 +24,37 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("trees", ["trees.txt", "trees.jsonl"])
-def test_json_lists_shared_crossing_and_missed_constituents(files, trees, capsys):
-    assert command_line.main(["compare", trees, "gold.mrg", "--format", "jsonl"]) == 0
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+def test_json_lists_shared_crossing_and_missed_constituents(files, trees, run):
+    first, second = map(json.loads, run("compare", trees, "gold.mrg", "--format", "jsonl").splitlines())
     assert first["shared"] == [[0, 3], [3, 6], [4, 6]] and first["crossing"] == first["missed"] == []
     assert first["f1"] == pytest.approx(6 / 7)  # (old cat) is not gold
     assert (second["f1"], second["crossing"], second["missed"]) == (0, [[1, 3]], [[0, 2]])
 
 
-def test_the_table_has_means_and_baselines(files, capsys):
-    assert command_line.main(["compare", "trees.txt", "gold.mrg"]) == 0
-    shown = capsys.readouterr().out
+def test_the_table_has_means_and_baselines(files, run):
+    shown = run("compare", "trees.txt", "gold.mrg")
     rows = {line.split(maxsplit=2)[2]: line.split()[:2] for line in shown.splitlines()[-4:]}
     assert rows["these trees"][0] == f"{100 * (6 / 7 + 0) / 2:.1f}"
     assert rows["these trees"][1] == f"{100 * 2 * 3 / 9:.1f}"
     assert {"left branching", "right branching", "balanced"} < rows.keys()
 
 
-def test_unlabelled_gold_trees_and_a_picture(files, capsys):
+def test_unlabelled_gold_trees_and_a_picture(files, run):
     arguments = ["compare", "trees.txt", "trees.txt", "--preset", "unlabelled", "--format", "tree"]
-    assert command_line.main([*arguments, "--figure", "two.svg", "--sentence", "2"]) == 0
-    assert "F1 100.0" in capsys.readouterr().out
+    assert "F1 100.0" in run(*arguments, "--figure", "two.svg", "--sentence", 2)
     picture = (files / "two.svg").read_text()
     assert "dog" in picture and "1 of 1 constituents are gold" in picture
 
 
-def test_a_currency_sign_that_the_preset_drops_is_dropped_from_both_trees(files, capsys):
+def test_a_currency_sign_that_the_preset_drops_is_dropped_from_both_trees(files, run):
     (files / "gold.mrg").write_text("(S (NP It) (VP (VBD cost) (NP (QP ($ $) (CD 4) (NN m)) (-NONE- *U*))) (. .))")
     (files / "trees.txt").write_text("(It (cost ($ (4 m))))\n")
-    assert command_line.main(["compare", "trees.txt", "gold.mrg", "--format", "jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out)["words"] == ["It", "cost", "4", "m"]
+    record = json.loads(run("compare", "trees.txt", "gold.mrg", "--format", "jsonl"))
+    assert record["words"] == ["It", "cost", "4", "m"]
 
 
-def test_unlabelled_gold_trees_need_their_preset(files, capsys):
-    assert command_line.main(["compare", "trees.txt", "trees.txt"]) == 1
-    assert "--preset unlabelled" in capsys.readouterr().err
+def test_unlabelled_gold_trees_need_their_preset(files, error_of):
+    assert "--preset unlabelled" in error_of("compare", "trees.txt", "trees.txt")
 
 
 @pytest.mark.parametrize(
