@@ -6,7 +6,8 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import convert_original_state_dict
-from tests.helpers.command_line import WORDS, names_in
+from tests.helpers.command_line import WORDS
+from tests.helpers.folders import names_in
 from tests.helpers.original_files import onlstm_checkpoint, prpn_checkpoint, save_in_zip, state_dict_of
 
 

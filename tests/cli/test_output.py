@@ -4,7 +4,8 @@ import pytest
 
 from onlstm_hf import ONLSTMForCausalLM
 from onlstm_hf.cli.main import main
-from tests.helpers.command_line import names_in, type_in
+from tests.helpers.command_line import type_in
+from tests.helpers.folders import names_in
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import torch
 from onlstm_hf import ONLSTMForCausalLM
 from onlstm_hf.cli.main import main
 from onlstm_hf.scoring.sentences import score_sentences
-from tests.helpers.command_line import CONSOLE_SCRIPT, TEXT, WORDS, names_in, type_in
+from tests.helpers.command_line import CONSOLE_SCRIPT, TEXT, WORDS, type_in
+from tests.helpers.folders import names_in
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 

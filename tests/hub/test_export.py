@@ -19,6 +19,7 @@ from transformers import (
 
 from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification, build_word_tokenizer
 from onlstm_hf.hub.export import export_checkpoint
+from tests.helpers.folders import contents, names_in
 from tests.helpers.isolated_process import use_without_package
 from tests.helpers.tiny_models import KINDS, MODEL_TYPES
 
@@ -158,10 +159,7 @@ def test_saving_an_exported_model_writes_the_same_files(name, without_package, r
 
 
 def test_exported_files_equal_the_checkpoint(name, saved, root):
-    folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
-        path.name: path.read_bytes() for path in saved[name].iterdir()
-    }
+    assert contents(root / (LANGUAGE_MODELS | CLASSIFIERS)[name]) == contents(saved[name])
 
 
 def test_a_classifier_of_single_texts_needs_no_pair_tokenizer(tmp_path):
@@ -190,17 +188,13 @@ def change_config(folder: Path, **entries) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
 
 
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
 def test_an_export_adds_code_and_leaves_the_checkpoint_unchanged(checkpoint, saved, tmp_path):
-    before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    before = contents(checkpoint)
     message = export_checkpoint(str(checkpoint), str(tmp_path / "new" / "exported"))
     exported = tmp_path / "new" / "exported"
     assert message.startswith(f"{exported}: ") and "\n" not in message and "with its card" in message
-    assert names(exported) == names(saved["onlstm"])
-    assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
+    assert names_in(exported) == names_in(saved["onlstm"])
+    assert contents(checkpoint) == before
     assert (exported / "model.safetensors").stat().st_ino != (checkpoint / "model.safetensors").stat().st_ino
 
 
@@ -209,7 +203,7 @@ def test_older_code_is_replaced_and_its_unused_files_are_removed(checkpoint, sav
     (checkpoint / "trees.py").write_text("grow = None\n")
     change_config(checkpoint, auto_map={"AutoModelForCausalLM": "modeling_onlstm.ONLSTMForCausalLM"})
     export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
-    assert names(tmp_path / "exported") == names(saved["onlstm"])
+    assert names_in(tmp_path / "exported") == names_in(saved["onlstm"])
     expected = (saved["onlstm"] / "modeling_onlstm.py").read_bytes()
     assert (tmp_path / "exported" / "modeling_onlstm.py").read_bytes() == expected
 
@@ -235,16 +229,15 @@ def test_scores_are_written_where_the_hub_reads_them(project_root, tmp_path):
         assert {entry.dataset_id for entry in entries.values()} == {"ptb-text-only/ptb_text_only"}
         found = {split: entry.value for split, entry in entries.items()}
         assert found == pytest.approx(results["perplexity"], abs=0.005)
-    export_checkpoint(
-        project_root / "model_cards" / "prpn-zh-small", tmp_path / "chinese"
-    )  # its training text is not on the Hub
+    export_checkpoint(project_root / "model_cards" / "prpn-zh-small", tmp_path / "chinese")
+    # Its training text is not on the Hub.
     assert not (tmp_path / "chinese" / ".eval_results").exists()
 
 
 def test_without_results_and_card_there_is_no_card(checkpoint, tmp_path):
     (checkpoint / "README.md").unlink()
     assert "without a card" in export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
-    assert "README.md" not in names(tmp_path / "exported")
+    assert "README.md" not in names_in(tmp_path / "exported")
 
 
 def make_foreign(folder: Path) -> None:
@@ -257,9 +250,7 @@ def make_foreign(folder: Path) -> None:
 def test_a_foreign_model_keeps_its_code_which_is_not_run(checkpoint, tmp_path):
     make_foreign(checkpoint)
     export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
-    assert {path.name: path.read_bytes() for path in (tmp_path / "exported").iterdir()} == {
-        path.name: path.read_bytes() for path in checkpoint.iterdir()
-    }
+    assert contents(tmp_path / "exported") == contents(checkpoint)
 
 
 @pytest.mark.parametrize("missing", ["cumax.py", "conf.py", "cell.py"])
@@ -301,7 +292,7 @@ def test_exports_do_not_overwrite_and_are_atomic(checkpoint, tmp_path, monkeypat
     monkeypatch.setattr(shutil, "copyfile", fail)
     with pytest.raises(OSError, match="disk full"):
         export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
-    assert names(tmp_path) == {"checkpoint"}
+    assert names_in(tmp_path) == ["checkpoint"]
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "figure.png", "folder", "dangling.svg", "model.safetensors"])

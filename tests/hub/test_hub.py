@@ -14,6 +14,7 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.cli.main import main
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.hub.push import push_dataset, push_model
+from tests.helpers.folders import contents
 from tests.helpers.hub import Hub
 from tests.helpers.isolated_process import use_without_package
 from tests.helpers.logic_checkpoints import save_logic_run
@@ -60,11 +61,6 @@ def shared(hub, first):
     name = next(names)
     push_model(first, name)
     return name
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def download(hub: Hub, name: str, folder: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onlstm_hf import build_word_tokenizer
+from tests.helpers.folders import full_disk
 from tests.helpers.forked_processes import forked_context
 from training import train_lm
 from training.language_models.encoded_text import store_encoded
@@ -28,13 +29,8 @@ def test_a_text_is_mapped_from_unlinked_files(tmp_path):
 def test_an_empty_text_and_a_full_disk_are_refused(tmp_path):
     with pytest.raises(ValueError, match="the training text is empty"):
         store_encoded(iter([]), tmp_path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            store_encoded(([7] * 100 for _ in range(100)), tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        store_encoded(([7] * 100 for _ in range(100)), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

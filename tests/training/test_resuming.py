@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import resource
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,8 @@ from safetensors import SafetensorError
 
 from onlstm_hf.hub.export import folder_files
 from onlstm_hf.utils.files import write_json
-from tests.helpers.training_runs import run_in_process, write_texts
+from tests.helpers.folders import contents, full_disk
+from tests.helpers.training_runs import GOLD_TREES, log_of, run_in_process, write_texts
 from training import train_lm, train_logic
 from training.classification.logic import parse_logic_recipe
 from training.language_models.recipe import parse_recipe
@@ -73,7 +73,7 @@ def begun(tmp_path_factory):
     """Folder with text, recipes, and runs of two updates of a language model and of a classifier."""
     folder = tmp_path_factory.mktemp("begun")
     write_texts(folder, train=60, valid=12, test=5)
-    (folder / "gold.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
+    (folder / "gold.mrg").write_text(GOLD_TREES)
     (folder / "train_lm.yaml").write_text(RECIPE)
     (folder / "train_logic.yaml").write_text(LOGIC_RECIPE)
     with pytest.MonkeyPatch.context() as patch:
@@ -93,10 +93,6 @@ def project(begun, tmp_path, monkeypatch):
 
 def as_arguments(name, value):
     return [f"--{name}", str(value).lower() if isinstance(value, bool) else str(value)]
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
 def test_every_fixed_field_refuses_another_value_and_names_both(project):
@@ -126,8 +122,7 @@ def test_a_changed_recorded_field_takes_effect_and_is_recorded(project, capsys):
         {"step": 2, "field": "max_steps", "before": 2, "after": 3},
     ]
     assert sorted(results["changes"], key=lambda change: change["field"]) == changes
-    entries = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
-    rates = [entry["learning_rate"] for entry in entries if "learning_rate" in entry]
+    rates = [entry["learning_rate"] for entry in log_of("run", "learning_rate")]
     assert max(rates[:2]) > 1 > rates[2]
     results = train("--resume", "--max_steps", 4, "--learning_rate", 0.5, "--log_every_steps", 3)
     assert [change["step"] for change in results["changes"]] == [2, 2, 3]
@@ -142,15 +137,8 @@ def test_a_run_that_ended_with_an_epoch_validates_once_there():
     for max_steps in (end_of_epoch, "99"):
         results = run(train_lm, *epochs, "--max_steps", max_steps, "--output_dir", "halves", "--resume")
         assert results["epochs"] == (1 if max_steps == end_of_epoch else 2)
-    steps = {
-        name: [
-            json.loads(line)["step"]
-            for line in Path(name, "log.jsonl").read_text().splitlines()
-            if "validation_loss" in line
-        ]
-        for name in ("straight", "halves")
-    }
-    assert steps["halves"] == steps["straight"] and len(steps["straight"]) == 2
+    steps, expected = ([entry["step"] for entry in log_of(name, "validation_loss")] for name in ("halves", "straight"))
+    assert steps == expected and len(expected) == 2
 
 
 def edit_state(edit, folder="run/last"):
@@ -336,13 +324,9 @@ def test_the_last_lines_of_output_have_scores_and_paths(project, capsys):
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(project):
-    before, limits = contents("run/last"), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(SafetensorError, match="too large"):
-            train("--resume", "--max_steps", 4, "--save_every_steps", 1)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    before = contents("run/last")
+    with full_disk(), pytest.raises(SafetensorError, match="too large"):
+        train("--resume", "--max_steps", 4, "--save_every_steps", 1)
     assert contents("run/last") == before
     assert {path.name for path in Path("run").iterdir()} >= {"best", "last", "log.jsonl"}
     assert not [path for path in Path("run").iterdir() if path.name.startswith(".")]
