@@ -8,10 +8,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from eval import evaluate_syntax
 from eval.data.syntactic_tests import MARVIN_LINZEN_SETS, Item, load_blimp, load_marvin_linzen
 from eval.report.by_task.syntax import PUBLISHED, syntax_table
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
+from tests.helpers.log_probabilities import sequence_log_probability
 from tests.helpers.requirements import library
+from tests.helpers.tiny_models import KINDS
 
 library("datasets")
 library("evaluate")
@@ -35,9 +37,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def onlstm(tokenizer):
-    torch.manual_seed(0)
-    sizes = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2, "initializer_range": 2.0}
-    return ONLSTMForCausalLM(ONLSTMConfig(vocab_size=len(tokenizer), eos_token_id=0, **sizes)).eval()
+    return KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0)
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +77,6 @@ def blimp(tmp_path):
     return str(folder)
 
 
-@torch.no_grad()
-def log_probability(model, ids):
-    log_probabilities = model(torch.tensor([ids])).logits[0].double().log_softmax(dim=-1)
-    return sum(log_probabilities[i, token].item() for i, token in enumerate(ids[1:]))
-
-
 @pytest.mark.parametrize("kind", ["onlstm", "gpt2"])
 @pytest.mark.parametrize("end_counts", [True, False])
 def test_the_more_probable_sentence_wins(request, tokenizer, marvin_linzen, kind, end_counts):
@@ -92,7 +86,7 @@ def test_the_more_probable_sentence_wins(request, tokenizer, marvin_linzen, kind
 
     def total(sentence):
         ids = [0, *tokenizer(sentence)["input_ids"], *([0] if end_counts else [])]
-        return log_probability(model, ids)
+        return sequence_log_probability(model, ids)
 
     right = [total(item.sentences[0]) > total(item.sentences[-1]) for item in items if len(item.sentences) == 2]
     simple = scores["by_group"]["agreement: simple"]

@@ -1,13 +1,11 @@
 import json
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eval import evaluate_word_order
 from eval.evaluate_word_order import shuffled_pairs
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.sentences import score_sentences
 
 WORDS = ["the", "cat", "sat", "on", "mat"]
@@ -22,26 +20,8 @@ def test_a_pair_has_the_same_words_in_another_order(sentences, seed):
     assert pairs == shuffled_pairs(sentences, seed)
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
-    tokenizer = build_word_tokenizer([" ".join(WORDS)])
-    config = ONLSTMConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=4,
-        hidden_size=6,
-        num_hidden_layers=1,
-        parse_layer=0,
-        chunk_size=2,
-        initializer_range=1.0,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    ONLSTMForCausalLM(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
-
-
 def test_higher_probability_is_correct_and_unknown_words_give_ties(checkpoint, tmp_path, capsys):
-    lines = ["the cat sat on the mat", "the cat sat", "dog bird", "cat", "cat cat"]
+    lines = ["the cat sat on the mat", "the cat sat", "zebra bird", "cat", "cat cat"]
     (tmp_path / "text.txt").write_text("\n".join(lines))
     output = tmp_path / "results.json"
     arguments = [str(checkpoint), "--files", str(tmp_path / "text.txt"), "--output", str(output)]

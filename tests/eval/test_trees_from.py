@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from eval import evaluate_parsing
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig, PRPNForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.averaging import average_trees
@@ -16,36 +14,26 @@ from onlstm_hf.trees.baselines import left_branching_tree
 from onlstm_hf.trees.distances import distances_of_tree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
 from onlstm_hf.trees.treebank import read_treebank
+from tests.helpers.command_line import TREES
+from tests.helpers.tiny_models import KINDS
 from training.language_models.validation import gold_sentence_distances
 
-TREES = """\
-( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))) (. .)) )
-( (S (NP-SBJ (PRP It)) (VP (VBD saw) (NP (CD 2) (NNS dogs))) (. .)) )
-( (S (NP-SBJ (NP (DT The) (JJ old) (NN dog)) (SBAR (WHNP (WDT that)) (S (NP-SBJ (DT the) (NN cat)) (VP (VBD saw)))))
-     (VP (VBD sat) (PP (IN on) (NP (DT the) (JJ old) (NN mat)))) (. .)) )
-"""
-SIZES = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "eos_token_id": 0}
+MODELS = {"onlstm1": ("onlstm", {"chunk_size": 2}), "onlstm2": ("onlstm", {"chunk_size": 4}), "prpn": ("prpn", {})}
 
 
-@pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def project(tmp_path_factory, tokenizer):
     """Three checkpoints and their tree files in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    Path("gold.mrg").write_text(TREES)
-    gold = read_treebank("gold.mrg")
-    tokenizer = build_word_tokenizer([" ".join(tree.words) for tree in gold], pad_token="<eos>")
-    for seed, name in enumerate(("onlstm1", "onlstm2", "prpn")):
-        torch.manual_seed(seed)
-        if name == "prpn":
-            model = PRPNForCausalLM(PRPNConfig(vocab_size=len(tokenizer), num_slots=4, lookback=2, **SIZES))
-        else:
-            model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=len(tokenizer), chunk_size=2, **SIZES))
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.mul_(6)
-        model.save_pretrained(name)
-        tokenizer.save_pretrained(name)
-        write_tree_file(f"{name}.jsonl.xz", gold_sentence_distances(model.eval(), tokenizer, gold, seed=seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("project"))
+        Path("gold.mrg").write_text(TREES)
+        gold = read_treebank("gold.mrg")
+        for seed, (name, (kind, options)) in enumerate(MODELS.items()):
+            model = KINDS[kind].make(vocab_size=len(tokenizer), eos_token_id=0, num_hidden_layers=2, **options)
+            model.save_pretrained(name)
+            tokenizer.save_pretrained(name)
+            write_tree_file(f"{name}.jsonl.xz", gold_sentence_distances(model, tokenizer, gold, seed=seed))
+        yield
 
 
 def evaluate(capsys, *options):
@@ -140,10 +128,8 @@ def test_agreement_is_correlated_with_the_f1(capsys):
     f1, with_all = ([row[name] for row in rows] for name in ("sentence_f1", "all others"))
     expected = np.corrcoef(ranks(f1), ranks(with_all))[0, 1]
     assert found["rank_correlation"]["all others"]["all"] == pytest.approx(expected)
-    assert (
-        found["rank_correlation"]["all others"]["layer 1 (--layer 0)"] is None
-    )  # two seeds are too few for a rank correlation
-
+    # Two seeds are too few for a rank correlation.
+    assert found["rank_correlation"]["all others"]["layer 1 (--layer 0)"] is None
     assert "rank correlation with F1: all" in printed
 
 

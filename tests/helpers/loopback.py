@@ -1,6 +1,7 @@
 """Processes that communicate over the loopback interface, like those of several hosts."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,12 @@ import psutil
 
 ADDRESS = "127.0.0.1"
 _INTERFACE = {"GLOO_SOCKET_IFNAME": "lo"}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind((ADDRESS, 0))
+        return free.getsockname()[1]
 
 
 def start_process(command: Sequence[str], output: str, environment: Mapping[str, str]) -> subprocess.Popen:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import threading
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,28 +12,15 @@ import yaml
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from onlstm_hf import build_word_tokenizer
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.page.about import about_model
 from onlstm_hf.page.serving import build_server
 from onlstm_hf.page.site import STATIC, write_models, write_page
+from tests.helpers.command_line import WORDS
+from tests.helpers.loopback import free_port
 from tests.helpers.tiny_models import KINDS
 
-WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", "old", "dog", "saw", "dogs", "it", "a"]
 MODULES = sorted(STATIC.rglob("*.js"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tokenizer):
-    folder = tmp_path_factory.mktemp("checkpoints") / "tiny"
-    KINDS["onlstm"].make(eos_token_id=0).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +34,14 @@ def read_json(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_the_folder_has_all_requested_files(site):
+def test_the_folder_has_all_requested_files(site, checkpoint):
     content = read_json(site / "site.json")
-    assert content["models"] == ["tiny"]
+    assert content["models"] == [checkpoint.name]
     listed = {site / name for name in content["files"]}
     assert listed == {path for path in site.rglob("*") if path.is_file()} - {site / "site.json", site / "README.md"}
-    model = read_json(site / "models/tiny/model.json")
-    assert model["kind"] == "ON-LSTM" and model["layers"] == ["layer 1", "layer 2", "layer 3"]
-    assert (site / "models/tiny/weights.bin").stat().st_size > 0
+    model = read_json(site / "models" / checkpoint.name / "model.json")
+    assert model["kind"] == "ON-LSTM" and model["layers"] == ["layer 1", "layer 2"]
+    assert (site / "models" / checkpoint.name / "weights.bin").stat().st_size > 0
 
 
 def test_the_folder_is_a_static_space(site):
@@ -102,8 +88,7 @@ def test_every_module_is_imported_by_the_page():
     assert reached == set(MODULES)
 
 
-def test_checkpoints_with_the_same_name_are_numbered(tmp_path, tokenizer):
-    model = KINDS["onlstm"].make(eos_token_id=0)
+def test_checkpoints_with_the_same_name_are_numbered(tmp_path, model, tokenizer):
     write_models(tmp_path / "site", [("a/best", model, tokenizer), ("b/best", model, tokenizer)], precision="float32")
     assert read_json(tmp_path / "site/site.json")["models"] == ["best", "best-2"]
 
@@ -123,8 +108,7 @@ def test_invalid_arguments_leave_no_files(tmp_path, checkpoints, folder, message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unsupported_tokenizer_is_refused(tmp_path, tokenizer):
-    model = KINDS["onlstm"].make(eos_token_id=0)
+def test_an_unsupported_tokenizer_is_refused(tmp_path, model):
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel()
     foreign = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
@@ -140,7 +124,7 @@ def test_an_unsupported_tokenizer_is_refused(tmp_path, tokenizer):
 @pytest.mark.parametrize("precision", ["int8", "float32"])
 @pytest.mark.parametrize("eos_token_id", [None, [0, 1]])
 def test_a_model_without_a_single_eos_token_is_refused(tmp_path, tokenizer, eos_token_id, precision):
-    model = KINDS["onlstm"].make(eos_token_id=eos_token_id)
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=eos_token_id)
     with pytest.raises(ValueError, match="one <eos>, but the model's eos_token_id is"):
         write_models(tmp_path / "site", [("x", model, tokenizer)], precision=precision)
     assert list(tmp_path.iterdir()) == []
@@ -189,15 +173,16 @@ def test_only_language_codes_of_a_card_are_used(tmp_path, metadata, language):
     assert about_model(KINDS["rnn"].make(), str(tmp_path))["language"] == language
 
 
-def test_the_local_server_only_serves_files_of_the_folder(site):
+def test_the_local_server_only_serves_files_of_the_folder(site, checkpoint):
     with build_server(site, port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_port}"
         with urlopen(f"{base}/main.js") as answer:
             assert answer.headers["Content-Type"].startswith("text/javascript")
-        with urlopen(f"{base}/models/tiny/weights.bin") as answer:
-            assert answer.read() == (site / "models/tiny/weights.bin").read_bytes()
-        outside = ("/../checkpoints/tiny/config.json", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/absent")
+        weights = f"models/{checkpoint.name}/weights.bin"
+        with urlopen(f"{base}/{weights}") as answer:
+            assert answer.read() == (site / weights).read_bytes()
+        outside = (f"/../../{checkpoint.name}/config.json", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/absent")
         for method, path, status in [*(("GET", path, 404) for path in outside), ("POST", "/", 501)]:
             connection = HTTPConnection("127.0.0.1", server.server_port)
             connection.request(method, path)
@@ -221,8 +206,6 @@ def test_the_commands_write_and_serve_the_page(tmp_path, checkpoint, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("http.server.ThreadingHTTPServer.serve_forever", serve_forever)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    assert command_line.main(["demo", str(checkpoint), "--port", str(port)]) == 130
+    assert command_line.main(["demo", str(checkpoint), "--port", str(free_port())]) == 130
     assert "index.html" in served[0] and "models" in served[0]
     assert "until Ctrl-C" in capsys.readouterr().out

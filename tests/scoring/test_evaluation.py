@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
 from onlstm_hf.scoring.sentences import score_encoded, score_sentences
 from onlstm_hf.scoring.stream import (
@@ -13,6 +13,8 @@ from onlstm_hf.scoring.stream import (
     stream_log_likelihood,
     stream_log_probabilities,
 )
+from tests.helpers.log_probabilities import sequence_log_probability, token_log_probabilities
+from tests.helpers.tiny_models import KINDS
 
 VOCAB_SIZE, EOS = 11, 4
 LENGTH = 23
@@ -20,10 +22,7 @@ LENGTH = 23
 
 @pytest.fixture
 def model():
-    torch.manual_seed(0)
-    sizes = {"vocab_size": VOCAB_SIZE, "embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2}
-    config = ONLSTMConfig(**sizes, chunk_size=4, initializer_range=1.0, eos_token_id=EOS)
-    return ONLSTMForCausalLM(config).eval()
+    return KINDS["onlstm"].make(vocab_size=VOCAB_SIZE, num_hidden_layers=2, eos_token_id=EOS)
 
 
 @pytest.fixture
@@ -31,17 +30,9 @@ def stream():
     return torch.randint(VOCAB_SIZE, (LENGTH,), generator=torch.Generator().manual_seed(1))
 
 
-@torch.no_grad()
-def whole_row_log_likelihood(model, first_id, row):
-    """The definition in one call: sum over t of log p(row[t] | first_id, row[:t])."""
-    inputs = torch.tensor([[first_id, *row[:-1].tolist()]])
-    log_probabilities = model(inputs).logits[0].log_softmax(-1)
-    return log_probabilities.gather(-1, row.unsqueeze(-1)).sum().item()
-
-
 @pytest.mark.parametrize("chunk_length", [1, 2, 5, LENGTH - 1, LENGTH, 1000])
 def test_chunk_length_does_not_change_the_score(model, stream, chunk_length):
-    expected = whole_row_log_likelihood(model.double(), EOS, stream)
+    expected = sequence_log_probability(model.double(), [EOS, *stream.tolist()])
     score = stream_log_likelihood(model, stream, chunk_length=chunk_length)
     assert score.num_tokens == LENGTH
     assert score.total_log_likelihood == pytest.approx(expected, rel=1e-12)
@@ -54,13 +45,9 @@ def test_chunk_length_does_not_change_the_score(model, stream, chunk_length):
 def test_each_row_of_a_batch_is_a_separate_stream(model, stream, batch_size, chunk_length):
     model = model.double()
     length = math.ceil(LENGTH / min(batch_size, LENGTH))
-    starts = range(0, LENGTH, length)
-    expected = sum(
-        whole_row_log_likelihood(
-            model, EOS if start == 0 else stream[start - 1].item(), stream[start : start + length]
-        )
-        for start in starts
-    )
+    ids = [EOS, *stream.tolist()]
+    rows = [ids[start : start + length + 1] for start in range(0, LENGTH, length)]
+    expected = sum(sequence_log_probability(model, row) for row in rows)
     score = stream_log_likelihood(model, stream, batch_size, chunk_length)
     assert score.num_tokens == LENGTH
     assert score.total_log_likelihood == pytest.approx(expected, rel=1e-12)
@@ -138,17 +125,6 @@ def test_loss_and_perplexity_are_means_of_tokens():
     assert StreamScore(-1e6, 10).perplexity == math.inf
 
 
-def log_probabilities_step_by_step(model, ids):
-    """Scores one token per call, from one `<eos>` to the next."""
-    state, values = None, []
-    with torch.no_grad():
-        for token, following in zip([EOS, *ids], [*ids, EOS], strict=True):
-            output = model(torch.tensor([[token]]), state=state, use_cache=True)
-            state = output.state
-            values.append(output.logits[0, -1].double().log_softmax(-1)[following].item())
-    return values
-
-
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("max_tokens", [2048, 4])
 def test_sentence_scores_equal_those_of_single_steps(monkeypatch, model, batch_size, max_tokens):
@@ -159,7 +135,7 @@ def test_sentence_scores_equal_those_of_single_steps(monkeypatch, model, batch_s
     scores = score_sentences(model, tokenizer, sentences, batch_size)
     for sentence, score in zip(sentences, scores, strict=True):
         ids = tokenizer(sentence, add_special_tokens=False)["input_ids"]
-        assert score.log_probabilities == pytest.approx(log_probabilities_step_by_step(model, ids), abs=1e-5)
+        assert score.log_probabilities == pytest.approx(token_log_probabilities(model, [EOS, *ids, EOS]), abs=1e-5)
         assert score.tokens == [*tokenizer.convert_ids_to_tokens(ids), "<eos>"]
         stream = stream_log_likelihood(model, torch.tensor([*ids, EOS]))
         assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
 
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
+from tests.helpers.log_probabilities import sequence_log_probability
 from tests.helpers.tiny_models import MODEL_TYPES, VOCAB_SIZE
 
 SEQUENCES = [[0, 1, 2, 3], [0, 1, 2, 4, 5], [0, 1, 2, 3], [0, 6], [0], [0, 1], [7, 1, 2, 3], [0, 1, 2]]
@@ -37,16 +38,9 @@ def model(request):
     return MODELS[request.param]()
 
 
-@torch.no_grad()
-def log_probability(model, sequence):
-    """The definition: one whole sequence per call."""
-    log_probabilities = model(torch.tensor([sequence])).logits[0].double().log_softmax(dim=-1)
-    return sum(log_probabilities[i, token].item() for i, token in enumerate(sequence[1:]))
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
 def test_scores_equal_those_of_each_sequence_alone(model, batch_size):
-    expected = [log_probability(model, sequence) for sequence in SEQUENCES]
+    expected = [sequence_log_probability(model, sequence) for sequence in SEQUENCES]
     scores = sequence_log_probabilities(model, SEQUENCES, batch_size)
     assert scores == pytest.approx(expected, abs=1e-4) and scores[0] == scores[2]
 
@@ -58,13 +52,13 @@ tokens = st.integers(0, 2)  # few different tokens, so that prefixes are shared
 @given(st.lists(st.lists(tokens, min_size=1, max_size=6), min_size=1, max_size=12), st.integers(1, 12))
 def test_scores_do_not_depend_on_order_and_batch(sequences, batch_size):
     model = MODELS["onlstm"]()
-    expected = [log_probability(model, sequence) for sequence in sequences]
+    expected = [sequence_log_probability(model, sequence) for sequence in sequences]
     assert sequence_log_probabilities(model, sequences, batch_size) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_model_in_float64_scores_in_float64():
     model = MODELS["onlstm"]().double()
-    expected = [log_probability(model, sequence) for sequence in SEQUENCES]
+    expected = [sequence_log_probability(model, sequence) for sequence in SEQUENCES]
     assert sequence_log_probabilities(model, SEQUENCES, 3) == pytest.approx(expected, rel=1e-12)
 
 

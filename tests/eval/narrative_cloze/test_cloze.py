@@ -13,7 +13,8 @@ from eval.narrative_cloze.event_files import KINDS, PARTS, read_scripts, replace
 from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.narrative_cloze.scores import score_cloze
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM, build_word_tokenizer
+from onlstm_hf import build_word_tokenizer
+from tests.helpers import tiny_models
 from tests.helpers.requirements import library
 
 
@@ -62,15 +63,7 @@ KIND_WORDS = [[word for word in VOCABULARY if word.startswith(kind)] for kind in
 
 def language_model(cell):
     tokenizer = build_word_tokenizer([" ".join(VOCABULARY)])
-    sizes = {"embedding_size": 6, "num_hidden_layers": 1, "initializer_range": 1.0, "vocab_size": len(tokenizer)}
-    torch.manual_seed(0)
-    if cell == "onlstm":
-        model = ONLSTMForCausalLM(ONLSTMConfig(**sizes, parse_layer=0, chunk_size=2))
-    else:
-        model = RNNForCausalLM(RNNConfig(**sizes, cell_type=cell))
-    for parameter in model.parameters():
-        torch.nn.init.uniform_(parameter, -1, 1)
-    return model, tokenizer
+    return tiny_models.KINDS[cell].make(vocab_size=len(tokenizer)), tokenizer
 
 
 SCRIPTS = [
@@ -87,7 +80,6 @@ def test_beam_search_equals_exhaustive_search(cell):
     assert [len(predicted) for predicted in predictions] == [2, 0, 1]
     candidates = list(itertools.product(*KIND_WORDS))
     assert len(candidates) == 48
-    model.eval()
     for script, predicted in zip(SCRIPTS, predictions, strict=True):
         for place, prediction in enumerate(predicted, start=1):
             read = [word for one in script[:place] for word in one]
@@ -192,8 +184,7 @@ def test_from_trees_to_a_table(tmp_path, capsys):
 
     folder, words = tmp_path / "model", (tmp_path / "events" / "nouns" / "train.txt").read_text()
     tokenizer = build_word_tokenizer([words])
-    sizes = {"vocab_size": len(tokenizer), "embedding_size": 4, "num_hidden_layers": 1}
-    RNNForCausalLM(RNNConfig(**sizes)).save_pretrained(folder)
+    tiny_models.KINDS["lstm"].make(vocab_size=len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     output = tmp_path / "results.json"
     arguments = [str(folder), "--events", str(tmp_path / "events" / "nouns"), "--output", str(output)]
