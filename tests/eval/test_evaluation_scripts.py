@@ -14,11 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from eval import (
-    evaluate_lm,
-    evaluate_ngrams,
-    evaluate_parsing,
-)
+from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
@@ -28,42 +24,24 @@ from eval.adaptation.dynamic_evaluation import (
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
 from eval.report import perplexities
 from eval.task import describe_checkpoint
-from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf import InducedTree, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.parsing_scores import mean_f1_interval, score_baselines, score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, PRESETS, GoldTree, read_treebank
 from onlstm_hf.utils import iteration
+from tests.helpers.command_line import TREES
+from tests.helpers.log_probabilities import token_log_probabilities
 from tests.helpers.requirements import library
+from tests.helpers.tiny_models import KINDS
 
 library("datasets")
 library("evaluate")
 pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
 
 LINES = ["the cat sat on the mat", "it saw N dogs", "dogs", "", "the old dog that the cat saw sat on the old mat"]
-TREES = """\
-( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))) (. .)) )
-( (S (NP-SBJ (PRP It)) (VP (VBD saw) (NP (CD 2) (NNS dogs))) (. .)) )
-( (S (NP-SBJ (NP (DT The) (JJ old) (NN dog)) (SBAR (WHNP (WDT that)) (S (NP-SBJ (DT the) (NN cat)) (VP (VBD saw)))))
-     (VP (VBD sat) (PP (IN on) (NP (DT the) (JJ old) (NN mat)))) (. .)) )
-"""
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return build_word_tokenizer(LINES, pad_token="<eos>")
-
-
-def build_model(vocab_size, seed):
-    """A model whose large weights make the trees of its layers differ."""
-    torch.manual_seed(seed)
-    sizes = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2}
-    model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=vocab_size, eos_token_id=0, **sizes)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(6)
-    return model
+SENTENCES = [line for line in LINES if line]
 
 
 def save(folder, model, tokenizer):
@@ -73,20 +51,33 @@ def save(folder, model, tokenizer):
 
 
 @pytest.fixture(scope="module")
-def model(tokenizer):
-    return build_model(len(tokenizer), seed=0)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, model, tokenizer):
-    return save(tmp_path_factory.mktemp("checkpoint"), model, tokenizer)
+def checkpoint(checkpoint):
+    return str(checkpoint)
 
 
 @pytest.fixture(scope="module")
 def other_checkpoint(tmp_path_factory, tokenizer):
     """A model with the same vocabulary and other weights."""
-    other = build_model(len(tokenizer), seed=1)
+    other = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, num_hidden_layers=2)
     return save(tmp_path_factory.mktemp("other"), other, tokenizer), other
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    """Runs a script, which must succeed. Returns its results and what it printed."""
+
+    def run(script, *arguments):
+        output = tmp_path / "results.json"
+        assert script.main([*map(str, arguments), "--output", str(output)]) == 0
+        return json.loads(output.read_text()), capsys.readouterr().out
+
+    return run
+
+
+def row_of(printed, name):
+    """Returns the row of a printed table that begins with a name."""
+    (row,) = [line for line in printed.splitlines() if line.startswith(name)]
+    return row
 
 
 @pytest.fixture
@@ -108,66 +99,48 @@ def dataset(tmp_path):
     """A dataset folder with the lines in `validation` and in reverse in `test`, and with trees in both."""
     folder = tmp_path / "dataset"
     folder.mkdir()
-    lines = [line for line in LINES if line]
-    trees = [re.sub(r"^(.*) (\S+)$", r"(X \1) \2", line) for line in lines]
-    rows = [json.dumps({"text": line, "tree": f"(S {tree})"}) for line, tree in zip(lines, trees, strict=True)]
+    trees = [re.sub(r"^(.*) (\S+)$", r"(X \1) \2", line) for line in SENTENCES]
+    rows = [json.dumps({"text": line, "tree": f"(S {tree})"}) for line, tree in zip(SENTENCES, trees, strict=True)]
     (folder / "validation.jsonl").write_text("\n".join(rows))
     (folder / "test.jsonl").write_text("\n".join(reversed(rows)))
     return str(folder)
 
 
-def log_likelihood(model, tokenizer, lines):
-    """Reads one token at a time, with an `<eos>` before the first line and after each."""
-    state, previous, total, count = None, 0, 0.0, 0
-    for line in lines:
-        for token in [*tokenizer(line)["input_ids"], 0]:
-            with torch.no_grad():
-                output = model(torch.tensor([[previous]]), state=state, use_cache=True)
-            total += output.logits[0, -1].double().log_softmax(-1)[token].item()
-            state, previous, count = output.state, token, count + 1
-    return total, count
+def log_likelihood(model, tokenizer):
+    """Reads the sentences with an `<eos>` before the first and after each."""
+    ids = [0, *(token for line in SENTENCES for token in [*tokenizer(line)["input_ids"], 0])]
+    return sum(token_log_probabilities(model, ids)), len(ids) - 1
 
 
-def test_perplexity_equals_reading_token_by_token(
-    capsys, tmp_path, checkpoint, model, tokenizer, text_file, monkeypatch
-):
-    output = tmp_path / "results.json"
-    monkeypatch.setattr(perplexities, "PENN_TREEBANK_LINES", [len(list(filter(None, LINES)))])
-    assert evaluate_lm.main([checkpoint, "--files", text_file, "--output", str(output)]) == 0
-    results = json.loads(output.read_text())
+def test_perplexity_equals_reading_token_by_token(run, checkpoint, model, tokenizer, text_file, monkeypatch):
+    monkeypatch.setattr(perplexities, "PENN_TREEBANK_LINES", [len(SENTENCES)])
+    results, table = run(evaluate_lm, checkpoint, "--files", text_file)
     scores = results["scores"][text_file]
-    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line])
+    total, count = log_likelihood(model, tokenizer)
     assert scores["log_likelihood"] == pytest.approx(total, abs=1e-4)
     assert scores["num_tokens"] == count
     assert scores["perplexity"] == pytest.approx(math.exp(-total / count), rel=1e-5)
     assert scores["word_perplexity"] == pytest.approx(scores["perplexity"])
-    num_characters = sum(len(line) + 1 for line in LINES if line)
+    num_characters = sum(len(line) + 1 for line in SENTENCES)
     assert scores["bits_per_character"] == pytest.approx(-total / math.log(2) / num_characters, rel=1e-5)
     assert results["command"].startswith("python eval/evaluate_lm.py ") and "--files" in results["command"]
     assert {"onlstm_hf", "torch", "transformers", "python"} <= set(results["versions"])
-
-    table = capsys.readouterr().out
-    (row,) = [line for line in table.splitlines() if line.startswith(text_file)]
-    assert row.split()[1:3] == [str(count), f"{scores['perplexity']:.2f}"]
+    assert row_of(table, text_file).split()[1:3] == [str(count), f"{scores['perplexity']:.2f}"]
     assert "Penn Treebank test (published)" in table and "56.17" in table and "58.29" in table
 
 
-def test_rows_of_the_stream_start_from_an_empty_state(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    output = tmp_path / "results.json"
-    assert evaluate_lm.main([checkpoint, "--files", text_file, "--batch-size", "4", "--output", str(output)]) == 0
-    scores = json.loads(output.read_text())["scores"][text_file]
-    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line])
+def test_rows_of_the_stream_start_from_an_empty_state(run, checkpoint, model, tokenizer, text_file):
+    results, _ = run(evaluate_lm, checkpoint, "--files", text_file, "--batch-size", 4)
+    scores = results["scores"][text_file]
+    total, count = log_likelihood(model, tokenizer)
     assert scores["num_tokens"] == count
     assert scores["log_likelihood"] != pytest.approx(total, abs=1e-3)
 
 
-def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, dataset, text_file):
-    assert evaluate_lm.main([checkpoint, "--dataset", dataset, "--split", "validation", "test"]) == 0
-    by_split = capsys.readouterr().out
-    assert evaluate_lm.main([checkpoint, "--files", text_file, text_file]) == 0
-    by_file = capsys.readouterr().out
-    (validation,) = [line.split() for line in by_split.splitlines() if line.startswith("validation ")]
-    (test,) = [line.split() for line in by_split.splitlines() if line.startswith("test ")]
+def test_every_split_of_a_dataset_and_every_file_is_a_text(run, checkpoint, dataset, text_file):
+    _, by_split = run(evaluate_lm, checkpoint, "--dataset", dataset, "--split", "validation", "test")
+    _, by_file = run(evaluate_lm, checkpoint, "--files", text_file, text_file)
+    validation, test = (row_of(by_split, f"{split} ").split() for split in ("validation", "test"))
     text = next(line.split() for line in by_file.splitlines() if line.startswith(text_file))
     assert validation[1:] == text[1:]
     assert test[1] == text[1] and test[2] != text[2]
@@ -175,13 +148,12 @@ def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, d
 
 @pytest.mark.parametrize("adaptation", [[], ["--adapt", "cache", "--cache-size", "9"]], ids=["plain", "adapted"])
 def test_mixture_weights_are_tuned_on_a_text(
-    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, text_file, adaptation
+    run, tmp_path, checkpoint, other_checkpoint, model, tokenizer, text_file, adaptation
 ):
-    (other, second), output, test = other_checkpoint, tmp_path / "results.json", tmp_path / "test.txt"
+    (other, second), test = other_checkpoint, tmp_path / "test.txt"
     test.write_text("\n".join(LINES[:2]))
-    options = ["--files", text_file, str(test), "--mix", "--tune", text_file, "--tune-tokens", "12", *adaptation]
-    assert evaluate_lm.main([checkpoint, other, *options, "--output", str(output)]) == 0
-    results = json.loads(output.read_text())
+    options = ["--files", text_file, test, "--mix", "--tune", text_file, "--tune-tokens", 12, *adaptation]
+    results, printed = run(evaluate_lm, checkpoint, other, *options)
     mixture = results["mixture"]
     assert [part["model"] for part in mixture["weights"]] == [checkpoint, other]
     assert mixture["tuning"] == {"text": text_file, "num_tokens": 12}
@@ -194,61 +166,52 @@ def test_mixture_weights_are_tuned_on_a_text(
             assert mixture["scores"][text]["log_likelihood"] == pytest.approx(mixed.sum().item(), rel=1e-5)
             if text == text_file:
                 assert weights.tolist() == pytest.approx(mixture_weights(own[:, :12]).tolist())
-    printed = capsys.readouterr().out
-    (row,) = [line for line in printed.splitlines() if line.startswith(f"{text_file}, mixture of 2 ")]
+    row = row_of(printed, f"{text_file}, mixture of 2 ")
     assert f" {mixture['scores'][text_file]['perplexity']:.2f} " in row
     assert "standard deviation" not in printed
 
 
 def test_models_with_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, text_file):
     words = build_word_tokenizer([*LINES, "bird"], pad_token="<eos>")
-    other = save(tmp_path / "other", build_model(len(words), seed=0), words)
+    other = save(tmp_path / "other", KINDS["onlstm"].make(vocab_size=len(words)), words)
     options = ["--files", text_file, "--mix", "--tune", text_file]
     assert evaluate_lm.main([checkpoint, other, *options]) == 1
     assert f"{other} predicts other tokens than {checkpoint}" in capsys.readouterr().err
 
 
-def test_several_models_have_rows_and_a_mean(capsys, tmp_path, checkpoint, other_checkpoint, text_file):
-    models, output = [checkpoint, other_checkpoint[0]], tmp_path / "results.json"
-    assert evaluate_lm.main([*models, "--files", text_file, "--output", str(output)]) == 0
-    results = json.loads(output.read_text())["models"]
-    table = capsys.readouterr().out
+def test_several_models_have_rows_and_a_mean(run, checkpoint, other_checkpoint, text_file):
+    models = [checkpoint, other_checkpoint[0]]
+    results, table = run(evaluate_lm, *models, "--files", text_file)
+    results = results["models"]
     assert [result["model"] for result in results] == models
     perplexities = [result["scores"][text_file]["perplexity"] for result in results]
     assert perplexities[0] != perplexities[1]
     spread = {"mean": statistics.mean(perplexities), "standard deviation": statistics.stdev(perplexities)}
     for name, perplexity in [*zip(models, perplexities, strict=True), *spread.items()]:
-        (row,) = [line for line in table.splitlines() if line.startswith(f"{text_file}, {name} ")]
-        assert f" {perplexity:.2f} " in row
-    assert evaluate_lm.main([models[1], "--files", text_file, "--output", str(tmp_path / "one.json")]) == 0
-    assert json.loads((tmp_path / "one.json").read_text())["scores"] == results[1]["scores"]
+        assert f" {perplexity:.2f} " in row_of(table, f"{text_file}, {name} ")
+    one, _ = run(evaluate_lm, models[1], "--files", text_file)
+    assert one["scores"] == results[1]["scores"]
 
 
-def test_the_best_cache_on_validation_text_scores_all_texts(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    other, output = tmp_path / "other.txt", tmp_path / "results.json"
+def test_the_best_cache_on_validation_text_scores_all_texts(run, tmp_path, checkpoint, model, tokenizer, text_file):
+    other = tmp_path / "other.txt"
     other.write_text("dogs saw dogs\ndogs saw N dogs\n" * 5)
-    arguments = [checkpoint, "--files", text_file, str(other), "--adapt", "cache", "--tune", str(other)]
-    grid = ["--cache-size", "2", "30", "--cache-flatness", "0", "0.5", "--cache-weight", "0.1", "0.4"]
-    assert evaluate_lm.main([*arguments, *grid, "--tune-tokens", "20", "--output", str(output)]) == 0
-    results = json.loads(output.read_text())
+    arguments = ["--files", text_file, other, "--adapt", "cache", "--tune", other, "--tune-tokens", 20]
+    grid = ["--cache-size", 2, 30, "--cache-flatness", 0, 0.5, "--cache-weight", 0.1, 0.4]
+    results, table = run(evaluate_lm, checkpoint, *arguments, *grid)
     adapted = results["adaptation"]
     caches = [CachePointer(*setting) for setting in product((2, 30), (0.0, 0.5), (0.1, 0.4))]
     streams = {
-        text_file: encode_sentence_stream(tokenizer, [line for line in LINES if line]),
+        text_file: encode_sentence_stream(tokenizer, SENTENCES),
         str(other): encode_sentence_stream(tokenizer, other.read_text().splitlines()),
     }
     losses = [
         -found.mean().item() for found in adapted_log_probabilities(model, streams[str(other)][:20], None, caches)
     ]
     best = caches[losses.index(min(losses))]
-    assert adapted["settings"] == {
-        "cache_size": best.size,
-        "cache_flatness": best.flatness,
-        "cache_weight": best.weight,
-    }
+    assert adapted["settings"] == {f"cache_{name}": value for name, value in best._asdict().items()}
     assert adapted["tuning"]["text"] == str(other) and adapted["tuning"]["num_tokens"] == 20
     assert [row["perplexity"] for row in adapted["tuning"]["grid"]] == pytest.approx(list(map(math.exp, losses)))
-    table = capsys.readouterr().out
     for name, stream in streams.items():
         (found,) = adapted_log_probabilities(model, stream, None, [best])
         assert adapted["scores"][name]["log_likelihood"] == pytest.approx(found.sum().item())
@@ -260,32 +223,29 @@ def test_the_best_cache_on_validation_text_scores_all_texts(capsys, tmp_path, ch
     assert f"the best of 8 on 20 tokens of {other}" in table
 
 
-def test_given_settings_need_no_tuning_text(capsys, tmp_path, checkpoint, text_file):
-    output = tmp_path / "results.json"
-    settings = ["--adapt", "dynamic-sgd", "--learning-rate", "0.01", "--decay", "0.1", "--segment-length", "4"]
-    assert evaluate_lm.main([checkpoint, "--files", text_file, *settings, "--output", str(output)]) == 0
-    assert json.loads(output.read_text())["adaptation"]["tuning"] is None
-    printed = capsys.readouterr().out
+def test_given_settings_need_no_tuning_text(run, checkpoint, text_file):
+    settings = ["--adapt", "dynamic-sgd", "--learning-rate", 0.01, "--decay", 0.1, "--segment-length", 4]
+    results, printed = run(evaluate_lm, checkpoint, "--files", text_file, *settings)
+    assert results["adaptation"]["tuning"] is None
     assert printed.endswith("(Krause et al. 2018): learning_rate 0.01, decay 0.1, segment_length 4\n")
 
 
 @pytest.mark.parametrize("method", ["dynamic-sgd", "dynamic-rms", "dynamic-sgd-cache", "dynamic-rms-cache"])
 def test_settings_of_dynamic_evaluation_and_cache_are_chosen_together(
-    capsys, tmp_path, checkpoint, model, tokenizer, text_file, method
+    run, checkpoint, model, tokenizer, text_file, method
 ):
-    output = tmp_path / "results.json"
     grid = {"learning_rate": [1e38, 0.01, 0.1], "decay": [0.1], "segment_length": [4]}
     if "rms" in method:
         grid["epsilon"] = [2.0]
     if "cache" in method:
         grid |= {"cache_size": [9], "cache_flatness": [0.3], "cache_weight": [0.1, 0.4]}
-    settings = [word for name, tried in grid.items() for word in (f"--{name.replace('_', '-')}", *map(str, tried))]
+    settings = [word for name, tried in grid.items() for word in (f"--{name.replace('_', '-')}", *tried)]
     settings += ["--training-text", text_file] if "rms" in method else []
-    arguments = [checkpoint, "--files", text_file, "--adapt", method, "--tune", text_file, "--output", str(output)]
-    assert evaluate_lm.main([*arguments, *settings]) == 0
-    adapted = json.loads(output.read_text())["adaptation"]
+    arguments = ["--files", text_file, "--adapt", method, "--tune", text_file]
+    results, printed = run(evaluate_lm, checkpoint, *arguments, *settings)
+    adapted = results["adaptation"]
 
-    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
+    stream = encode_sentence_stream(tokenizer, SENTENCES)
     gradient_rms = gradient_root_mean_squares(model, stream) if "rms" in method else None
     candidates = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     expected = []
@@ -302,26 +262,24 @@ def test_settings_of_dynamic_evaluation_and_cache_are_chosen_together(
     best = min(row["perplexity"] for row in adapted["tuning"]["grid"] if row["perplexity"])
     assert adapted["settings"] | {"perplexity": pytest.approx(best)} in adapted["tuning"]["grid"]
     assert adapted["scores"][text_file]["perplexity"] == pytest.approx(best, rel=1e-5)
-    assert f"{text_file}, {method}" in capsys.readouterr().out
+    assert f"{text_file}, {method}" in printed
 
 
-def test_ngrams_have_a_row_for_each_order(capsys, tmp_path, text_file):
-    output, other = tmp_path / "results.json", tmp_path / "other.txt"
+def test_ngrams_have_a_row_for_each_order(run, capsys, tmp_path, text_file):
+    other = tmp_path / "other.txt"
     other.write_text(f"{LINES[0]} zyxwv\n")
-    files = [text_file, str(other)]
-    arguments = ["--training-text", text_file, "--files", *files, "--order", "1", "2", "--output", str(output)]
-    assert evaluate_ngrams.main(arguments) == 0
-    lines = [line for line in LINES if line]
-    tokenizer = build_word_tokenizer(lines)
-    stream = encode_sentence_stream(tokenizer, lines)
-    for order, model in enumerate(json.loads(output.read_text())["models"], start=1):
+    arguments = ["--training-text", text_file, "--files", text_file, other, "--order", 1, 2]
+    results, printed = run(evaluate_ngrams, *arguments)
+    tokenizer = build_word_tokenizer(SENTENCES)
+    stream = encode_sentence_stream(tokenizer, SENTENCES)
+    for order, model in enumerate(results["models"], start=1):
         ngrams = KneserNeyNGrams(stream, len(tokenizer), tokenizer.eos_token_id, order)
         assert model["model"] == f"Kneser-Ney {order}-grams" and model["num_parameters"] == ngrams.num_ngrams
         expected = math.exp(-ngrams.log_probabilities(stream).mean())
         assert model["scores"][text_file]["perplexity"] == pytest.approx(expected)
         assert model["scores"][text_file]["unknown_words"] == 0
         assert model["scores"][str(other)]["unknown_words"] == 1 / (1 + len(LINES[0].split()))
-    assert f"{text_file}, Kneser-Ney 2-grams" in capsys.readouterr().out
+    assert f"{text_file}, Kneser-Ney 2-grams" in printed
 
     (tmp_path / "empty.txt").write_text("\n")
     assert evaluate_ngrams.main(["--training-text", text_file, "--files", str(tmp_path / "empty.txt")]) == 1
@@ -388,14 +346,10 @@ def as_json(scores):
 
 
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
-def test_parsing_scores_match_the_induced_trees(
-    capsys, tmp_path, checkpoint, model, tokenizer, treebank, branching_bias
-):
-    output = tmp_path / "results.json"
-    arguments = [checkpoint, "--treebank", treebank, "--branching-bias", branching_bias, "--output", str(output)]
-    assert evaluate_parsing.main([*arguments, "--note", "of the sample", "--sentences-read", "no"]) == 0
-    assert "sentences read in training: no\n" in capsys.readouterr().out
-    results = json.loads(output.read_text())
+def test_parsing_scores_match_the_induced_trees(run, checkpoint, model, tokenizer, treebank, branching_bias):
+    arguments = ["--branching-bias", branching_bias, "--note", "of the sample", "--sentences-read", "no"]
+    results, printed = run(evaluate_parsing, checkpoint, "--treebank", treebank, *arguments)
+    assert "sentences read in training: no\n" in printed
     assert results["sentences_read"] == "no"
     gold = read_treebank(treebank)
     for part, part_gold in (("all", gold), ("short", gold[:2])):
@@ -410,21 +364,19 @@ def test_parsing_scores_match_the_induced_trees(
     assert results["note"] == "of the sample"
 
 
-def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint, model, tokenizer, treebank):
-    assert evaluate_parsing.main([checkpoint, "--treebank", treebank]) == 0
-    table = capsys.readouterr().out
+def test_the_table_has_layers_baselines_and_published_figures(run, checkpoint, model, tokenizer, treebank):
+    _, table = run(evaluate_parsing, checkpoint, "--treebank", treebank)
     gold = read_treebank(treebank)
     trees = model.parse([list(tree.words) for tree in gold], tokenizer, layer=1)
     scores, short_scores = score_parses(trees, gold), score_parses(trees[:2], gold[:2])
-    (row,) = [line for line in table.splitlines() if line.startswith("layer 2 (--layer 1)")]
+    row = row_of(table, "layer 2 (--layer 1)")
     f1, _, corpus_f1, short_f1, _, depth, *recalls = row.removeprefix("layer 2 (--layer 1)").split()
     assert [f1, corpus_f1, short_f1] == [
         f"{100 * value:.1f}" for value in (scores.sentence_f1, scores.corpus_f1, short_scores.sentence_f1)
     ]
     assert depth == f"{scores.average_depth:.1f}"
     frequent = sorted(scores.label_recall, key=lambda label: (-scores.label_recall[label].total, label))[:6]
-    (header,) = [line for line in table.splitlines() if line.startswith("trees ")]
-    assert header.split()[-len(frequent) :] == frequent
+    assert row_of(table, "trees ").split()[-len(frequent) :] == frequent
     assert recalls == [f"{100 * scores.label_recall[label].recall:.1f}" for label in frequent]
     for name in ("layer 1", "left branching", "right branching", "balanced", "random (uniform splits)", "upper bound"):
         assert f"\n{name} " in table
@@ -433,14 +385,12 @@ def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint
     assert "section 23" in table
 
 
-def test_one_layer_and_no_short_sentences(capsys, tmp_path, checkpoint):
+def test_one_layer_and_no_short_sentences(run, tmp_path, checkpoint):
     long = tmp_path / "long.mrg"
     long.write_text("(S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP " + "(NN mat) " * 9 + "))))")
-    assert evaluate_parsing.main([checkpoint, "--treebank", str(long), "--layer", "0"]) == 0
-    table = capsys.readouterr().out
+    _, table = run(evaluate_parsing, checkpoint, "--treebank", long, "--layer", 0)
     assert "layer 1 (--layer 0)" in table and "--layer 1)" not in table
-    (row,) = [line for line in table.splitlines() if line.startswith("right branching  ")]
-    assert "-" in row.split()
+    assert "-" in row_of(table, "right branching  ").split()
 
 
 def test_gold_and_induced_trees_are_written(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
@@ -465,9 +415,9 @@ def test_a_checkpoint_reads_the_treebank_once_for_all_layers(monkeypatch, checkp
 
 
 def test_the_trees_of_layers_and_checkpoints_are_averaged(
-    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
+    run, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
 ):
-    output, trees = tmp_path / "results.json", tmp_path / "trees.jsonl"
+    trees = tmp_path / "trees.jsonl"
     gold = read_treebank(treebank)
     sentences = [list(tree.words) for tree in gold]
     folder, other = other_checkpoint
@@ -476,12 +426,10 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
         ([checkpoint, folder], [(model, 0), (model, 1), (other, 0), (other, 1)]),
         ([checkpoint], [(model, 0), (model, 1)]),
     ):
-        files = ["--output", str(output), "--trees", str(trees)]
-        assert evaluate_parsing.main([*arguments, "--ensemble", "--treebank", treebank, *files]) == 0
+        results, printed = run(evaluate_parsing, *arguments, "--ensemble", "--treebank", treebank, "--trees", trees)
         parses = [member.parse(sentences, tokenizer, layer=layer) for member, layer in members]
-        scores = json.loads(output.read_text())["others"]
+        scores = results["others"]
         rows = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
-        printed = capsys.readouterr().out
         for ties in ("random", "right"):
             generator = np.random.default_rng(0)
             expected = [average_trees(parse, ties=ties, seed=generator) for parse in zip(*parses, strict=True)]
@@ -492,17 +440,18 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
             assert f"\n{name} " in printed
 
 
-def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, model, tokenizer):
+def test_a_treebank_of_files_has_a_row_for_each(run, tmp_path, checkpoint, model, tokenizer):
     first, second = TREES.split("\n( (S (NP-SBJ (NP", 1)
-    folder, output = tmp_path / "treebank", tmp_path / "results.json"
+    folder = tmp_path / "treebank"
     folder.mkdir()
+
+    def evaluate(*paths):
+        return run(evaluate_parsing, checkpoint, "--layer", 1, "--by-file", "--treebank", *paths)
+
     (folder / "letters.mrg").write_text(first)
     (folder / "news.mrg.gz").write_bytes(gzip.compress(f"( (S (NP-SBJ (NP{second}".encode()))
-    options = ["--layer", "1", "--by-file", "--output", str(output)]
-    assert evaluate_parsing.main([checkpoint, "--treebank", str(folder), *options]) == 0
-    results = json.loads(output.read_text())
+    results, printed = evaluate(folder)
     assert list(results["by_file"]) == ["letters", "news"]
-    printed = capsys.readouterr().out
     figures = []
     for name, file in (("letters", "letters.mrg"), ("news", "news.mrg.gz")):
         gold = read_treebank(folder / file)
@@ -513,34 +462,23 @@ def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, mo
         assert part["summary"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"] == figures[-1]
         expected = score_baselines(gold)["right branching"].sentence_f1
         assert part["summary"]["right branching"]["sentence_f1"]["mean"] == expected
-        (row,) = [line for line in printed.splitlines() if line.startswith(f"{name} ")]
-        assert row.split()[1:4] == [str(len(gold)), str(part["num_words"]), f"{100 * figures[-1]:.1f}"]
+        row = [str(len(gold)), str(part["num_words"]), f"{100 * figures[-1]:.1f}"]
+        assert row_of(printed, f"{name} ").split()[1:4] == row
     assert f"{100 * statistics.mean(figures):.1f}" in printed.partition("mean of files")[2].splitlines()[0]
 
-    files = [str(folder / "news.mrg.gz"), str(folder / "letters.mrg")]
-    assert evaluate_parsing.main([checkpoint, "--treebank", *files, *options]) == 0
-    again = json.loads(output.read_text())
+    again, _ = evaluate(folder / "news.mrg.gz", folder / "letters.mrg")
     assert list(again["by_file"]) == ["news", "letters"] and again["by_file"]["news"] == results["by_file"]["news"]
 
     (folder / "letters.test.mrg").write_text(first)
     (tmp_path / "letters.mrg").write_text(first)
-    assert evaluate_parsing.main([checkpoint, "--treebank", str(folder), *options]) == 0
-    assert list(json.loads(output.read_text())["by_file"]) == ["letters", "letters.test", "news"]
+    assert list(evaluate(folder)[0]["by_file"]) == ["letters", "letters.test", "news"]
     same_names = [str(folder / "letters.mrg"), str(tmp_path / "letters.mrg")]
-    assert evaluate_parsing.main([checkpoint, "--treebank", *same_names, *options]) == 0
-    assert list(json.loads(output.read_text())["by_file"]) == same_names
+    assert list(evaluate(*same_names)[0]["by_file"]) == same_names
 
 
-def test_a_model_named_twice_is_refused(capsys, checkpoint, treebank):
-    assert evaluate_parsing.main([checkpoint, f"{checkpoint}/", "--treebank", treebank, "--ensemble"]) == 1
-    assert "named twice" in capsys.readouterr().err
-
-
-def test_sentences_are_scored_by_length(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
-    output = tmp_path / "results.json"
-    options = ["--treebank", treebank, "--layer", "1", "--by-length", "--output", str(output)]
-    assert evaluate_parsing.main([checkpoint, *options]) == 0
-    found = json.loads(output.read_text())["by_length"]
+def test_sentences_are_scored_by_length(run, checkpoint, model, tokenizer, treebank):
+    results, printed = run(evaluate_parsing, checkpoint, "--treebank", treebank, "--layer", 1, "--by-length")
+    found = results["by_length"]
     gold = sorted(read_treebank(treebank), key=lambda tree: len(tree.words))
     groups = {"1 to 10": [tree for tree in gold if len(tree.words) <= 10]}
     groups["11 to 20"] = [tree for tree in gold if len(tree.words) > 10]
@@ -549,30 +487,20 @@ def test_sentences_are_scored_by_length(capsys, tmp_path, checkpoint, model, tok
         trees = model.parse([list(tree.words) for tree in groups[name]], tokenizer, layer=1)
         f1 = part["summary"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"]
         assert f1 == score_parses(trees, groups[name]).sentence_f1
-    assert "length" in capsys.readouterr().out
+    assert "length" in printed
 
 
-def test_a_dataset_has_no_files(capsys, checkpoint, dataset):
-    assert evaluate_parsing.main([checkpoint, "--treebank", dataset, "--preset", "plain", "--by-file"]) == 1
-    assert "--by-file needs files of trees" in capsys.readouterr().err
-
-
-def test_averages_follow_the_requested_order_of_ties(tmp_path, checkpoint, treebank):
-    output = tmp_path / "results.json"
-    options = ["--treebank", treebank, "--ensemble", "--ties", "left", "random", "--output", str(output)]
-    assert evaluate_parsing.main([checkpoint, *options]) == 0
-    names = [name for name in json.loads(output.read_text())["others"]["all"] if name.startswith("ensemble")]
+def test_averages_follow_the_requested_order_of_ties(run, checkpoint, treebank):
+    results, _ = run(evaluate_parsing, checkpoint, "--treebank", treebank, "--ensemble", "--ties", "left", "random")
+    names = [name for name in results["others"]["all"] if name.startswith("ensemble")]
     assert names == ["ensemble of 2, left ties", "ensemble of 2, random ties"]
 
 
 def test_several_checkpoints_give_mean_deviation_extremes_and_interval(
-    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
+    run, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
 ):
-    output, table = tmp_path / "results.json", tmp_path / "table.csv"
-    folder, other = other_checkpoint
-    arguments = [checkpoint, folder, "--layer", "1", "--treebank", treebank]
-    assert evaluate_parsing.main([*arguments, "--output", str(output), "--table", str(table)]) == 0
-    results = json.loads(output.read_text())
+    (folder, other), table = other_checkpoint, tmp_path / "table.csv"
+    results, _ = run(evaluate_parsing, checkpoint, folder, "--layer", 1, "--treebank", treebank, "--table", table)
     assert [row["model"] for row in results["models"]] == [checkpoint, folder]
     gold = read_treebank(treebank)
     sentences = [list(tree.words) for tree in gold]
@@ -612,16 +540,9 @@ def test_the_seed_comes_from_the_training(tmp_path, checkpoint, model, of_releas
     assert describe_checkpoint(checkpoint, model)["seed"] is None
 
 
-def test_an_ensemble_needs_several_trees(capsys, checkpoint, treebank):
-    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "0", "--ensemble"]) == 1
-    assert "an ensemble or agreement needs several parsers" in capsys.readouterr().err
-
-
-def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, dataset):
-    output = tmp_path / "results.json"
-    arguments = ["--treebank", dataset, "--split", "validation", "--layer", "1", "--output", str(output)]
-    assert evaluate_parsing.main([checkpoint, *arguments]) == 0
-    scores = json.loads(output.read_text())["others"]["all"]
+def test_trees_may_be_a_column_of_a_dataset(run, checkpoint, dataset):
+    results, _ = run(evaluate_parsing, checkpoint, "--treebank", dataset, "--split", "validation", "--layer", 1)
+    scores = results["others"]["all"]
     assert scores["upper bound"]["num_sentences"] == 4
     assert scores["left branching"]["corpus_recall"] == 1
 
@@ -651,9 +572,21 @@ def test_bad_treebanks_are_refused_before_the_model_is_loaded(
     assert len(error) == 1 and expected in error[0]
 
 
-def test_an_unknown_layer_is_refused(capsys, checkpoint, treebank):
-    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "2"]) == 1
-    assert "layer 2 does not exist" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--treebank", "{trees}", "--layer", "2"], "layer 2 does not exist"),
+        (["--treebank", "{trees}", "--layer", "0", "--ensemble"], "an ensemble or agreement needs several parsers"),
+        (["{checkpoint}/", "--treebank", "{trees}", "--ensemble"], "named twice"),
+        (["--treebank", "{dataset}", "--preset", "plain", "--by-file"], "--by-file needs files of trees"),
+    ],
+)
+def test_options_that_do_not_fit_the_models_or_trees_are_refused(
+    capsys, checkpoint, treebank, dataset, arguments, expected
+):
+    places = {"checkpoint": checkpoint, "trees": treebank, "dataset": dataset}
+    assert evaluate_parsing.main([checkpoint, *(argument.format(**places) for argument in arguments)]) == 1
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -678,13 +611,9 @@ def portuguese(tmp_path):
     tokenizer = build_word_tokenizer(
         ["o gato que dorme vê N ratos"], lowercase=True, digits_to_n=True, drop_punctuation=True
     )
-    torch.manual_seed(0)
-    config = ONLSTMConfig(
-        vocab_size=len(tokenizer), embedding_size=8, hidden_size=8, num_hidden_layers=2, chunk_size=4,
-        eos_token_id=tokenizer.eos_token_id, treebank_preprocessing=PRESETS["universal"].to_dict(),
-    )  # fmt: skip
-    ONLSTMForCausalLM(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    preprocessing = PRESETS["universal"].to_dict()
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, treebank_preprocessing=preprocessing)
+    save(tmp_path / "model", model, tokenizer)
     (tmp_path / "trees.mrg").write_text(
         "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Cães))) (PUNCT .)))\n((x (PUNCT .)))\n"
     )
@@ -692,11 +621,9 @@ def portuguese(tmp_path):
     return tmp_path
 
 
-def test_stored_preprocessing_is_used_without_published_figures(portuguese, capsys):
-    output = portuguese / "results.json"
-    command = [str(portuguese / "model"), "--treebank", str(portuguese / "trees.mrg")]
-    assert evaluate_parsing.main([*command, "--output", str(output)]) == 0
-    printed, results = capsys.readouterr().out, json.loads(output.read_text())
+def test_stored_preprocessing_is_used_without_published_figures(portuguese, run):
+    command = [portuguese / "model", "--treebank", portuguese / "trees.mrg"]
+    results, printed = run(evaluate_parsing, *command)
     assert "1 sentences; words without the tags -NONE-, PUNCT, lower case, digits kept; every sentence" in printed
     assert "1 sentences without a word are left out" in printed
     assert "unknown words: 20.0 %" in printed
@@ -705,12 +632,12 @@ def test_stored_preprocessing_is_used_without_published_figures(portuguese, caps
     assert results["protocol"]["preprocessing"] == PRESETS["universal"].to_dict()
     assert results["protocol"]["sentences_without_words"] == 1
 
-    assert evaluate_parsing.main([*command, "--preset", "plain"]) == 0
-    assert "2 sentences; every leaf a word, case as written, digits kept" in capsys.readouterr().out
+    _, printed = run(evaluate_parsing, *command, "--preset", "plain")
+    assert "2 sentences; every leaf a word, case as written, digits kept" in printed
     changes = ["--dropped-tags", "n,PUNCT", "--no-lowercase", "--digits", "runs", "--function-tag-separators", "-"]
-    assert evaluate_parsing.main([*command, *changes, "--output", str(output)]) == 0
+    results, _ = run(evaluate_parsing, *command, *changes)
     known = {"dropped_tags": ["PUNCT", "n"], "lowercase": False, "digits": "runs", "function_tag_separators": "-"}
-    assert json.loads(output.read_text())["protocol"]["preprocessing"] == known
+    assert results["protocol"]["preprocessing"] == known
 
 
 def test_models_with_different_preprocessing_need_a_preset(portuguese, capsys):
@@ -720,23 +647,19 @@ def test_models_with_different_preprocessing_need_a_preset(portuguese, capsys):
     (other / "config.json").write_text(json.dumps(config | {"treebank_preprocessing": None}))
     command = [str(portuguese / "model"), str(other), "--treebank", str(portuguese / "trees.mrg")]
     assert evaluate_parsing.main(command) == 1
-    assert (
-        "was trained with another preprocessing of treebanks than the models before: give --preset"
-        in capsys.readouterr().err
-    )
+    message = "was trained with another preprocessing of treebanks than the models before: give --preset"
+    assert message in capsys.readouterr().err
     assert evaluate_parsing.main([*command, "--preset", "universal"]) == 0
     assert evaluate_parsing.main([*command, "--preset", "universal", "--dropped-tags", "PUNCT,art,n,v,num"]) == 1
     assert "has a word with this preprocessing" in capsys.readouterr().err
 
 
-def test_perplexity_counts_words_kept_by_the_tokenizer(portuguese, capsys):
-    output = portuguese / "results.json"
-    text = ["--files", str(portuguese / "text.txt"), "--output", str(output)]
-    assert evaluate_lm.main([str(portuguese / "model"), *text]) == 0
-    (scores,) = json.loads(output.read_text())["scores"].values()
+def test_perplexity_counts_words_kept_by_the_tokenizer(portuguese, run):
+    results, printed = run(evaluate_lm, portuguese / "model", "--files", portuguese / "text.txt")
+    (scores,) = results["scores"].values()
     assert scores["num_tokens"] == 6  # o gato vê N cães <eos>, and nothing of the second line
     assert scores["word_perplexity"] == pytest.approx(scores["perplexity"])
     num_characters = len("O Gato vê 12 Cães") + 1
     assert scores["bits_per_character"] == pytest.approx(-scores["log_likelihood"] / math.log(2) / num_characters)
     assert scores["unknown_words"] == pytest.approx(0.2)
-    assert "published" not in capsys.readouterr().out
+    assert "published" not in printed
