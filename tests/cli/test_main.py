@@ -8,9 +8,7 @@ import sys
 import pytest
 
 from onlstm_hf import __version__
-from onlstm_hf.cli.main import build_parser, main
-from onlstm_hf.fast.availability import FAST_PATH_IS_MISSING, describe_paths
-from onlstm_hf.fast.recurrence.library_search import FoundLibrary
+from onlstm_hf.cli.main import FAST_PATH_IS_MISSING, build_parser, describe_paths, main
 from tests.helpers.command_line import CONSOLE_SCRIPT
 
 SUBCOMMANDS = ["parse", "compare", "score", "parse-corpus", "demo", "page", "convert", "export", "push"]
@@ -35,8 +33,7 @@ def run_installed(tmp_path, project_root, monkeypatch):
     "arguments, code",
     [
         (["--help"], 0),
-        (["--version"], 0),
-        *[(["-m", module, "--version"], 0) for module in ("onlstm_hf", "onlstm_hf.cli.main")],
+        *[(["-m", module, "--help"], 0) for module in ("onlstm_hf", "onlstm_hf.cli.main")],
         *[([subcommand, "--help"], 0) for subcommand in ("parse", "demo", "push")],
         (["prase", "text"], 2),
     ],
@@ -44,7 +41,6 @@ def run_installed(tmp_path, project_root, monkeypatch):
 def test_help_and_wrong_usage_import_no_large_library(run_installed, arguments, code):
     process = run_installed(*arguments)
     assert process.returncode == code, process.stderr
-    assert "--version" not in arguments or process.stdout.startswith(f"onlstm-hf {__version__}\n")
     packages = set(re.findall(r"^import time:.*\| +(\w+)", process.stderr, re.MULTILINE))
     assert "onlstm_hf" in packages
     assert not packages & {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy"}
@@ -61,17 +57,17 @@ def test_every_example_of_the_help_is_a_valid_command(capsys, arguments):
         build_parser().parse_args(shlex.split(example))
 
 
-def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_operator(monkeypatch):
-    def find_library(operator):
-        return FoundLibrary(None, "avx2") if operator in built else None
-
-    monkeypatch.setattr("onlstm_hf.fast.availability.find_library", find_library)
-    built = {"onlstm", "prpn"}
-    assert describe_paths() == "on CPUs: ON-LSTM compiled for avx2, PRPN compiled for avx2"
-    built = {"prpn"}
-    assert describe_paths() == "on CPUs: PRPN compiled for avx2, ON-LSTM step by step"
-    built = set()
-    assert describe_paths() == FAST_PATH_IS_MISSING
+def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_operator(run_installed):
+    for module in ("onlstm_hf", "onlstm_hf.cli.main"):
+        process = run_installed("-m", module, "--version")
+        version, paths = process.stdout.splitlines()
+        assert (process.returncode, version) == (0, f"onlstm-hf {__version__}")
+        assert paths.startswith("on CPUs: ")
+        assert "transformers" not in process.stderr
+    both = {"ON-LSTM": "avx512", "PRPN": "avx2"}
+    assert describe_paths(both) == "on CPUs: ON-LSTM compiled for avx512, PRPN compiled for avx2"
+    assert describe_paths(both | {"ON-LSTM": None}) == "on CPUs: ON-LSTM step by step, PRPN compiled for avx2"
+    assert describe_paths(dict.fromkeys(both)) == FAST_PATH_IS_MISSING
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ COMPUTE = "import sys; from tests.fast.test_native_team import compute; compute(
 @pytest.mark.skipif(shutil.which("c++") is None and not is_required("compiler"), reason="needs a C++ compiler")
 @pytest.mark.parametrize("operator", [onlstm.OPERATOR, prpn.OPERATOR], ids=lambda operator: operator.name)
 def test_operators_are_built_with_a_compiler_and_outdated_ones_are_ignored(operator):
-    assert NativeOperator(operator.name, operator.interface).library() is not None
-    assert NativeOperator(operator.name, operator.interface + 1).library() is None
+    assert NativeOperator(operator.name, operator.interface).instruction_set() is not None
+    assert NativeOperator(operator.name, operator.interface + 1).instruction_set() is None
 
 
 def compute(path: str) -> None:

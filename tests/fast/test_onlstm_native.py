@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onlstm_hf.fast.onlstm import native as native
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.fast.recurrence.fast_path import choose_path
-from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.onlstm_problems import PADDINGS, Problem, gradients, in_float64, make_problem
 from tests.helpers.recurrences import ordered_neurons
@@ -186,7 +186,7 @@ def test_auto_takes_this_path_if_it_is_faster():
 
 
 def test_without_the_operator_auto_falls_back_and_native_raises_the_reason(monkeypatch):
-    monkeypatch.setattr(OPERATOR, "library", lambda: None)
+    monkeypatch.setattr(OPERATOR, "instruction_set", lambda: None)
     problem = make_problem(9, 2, 3, 4, torch.float32)
     for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):
         assert torch.equal(ours, theirs)

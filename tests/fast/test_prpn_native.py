@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.reading_problems import arguments, converted, leaves
 from tests.helpers.recurrences import read_sequence
@@ -129,7 +129,7 @@ def test_unsupported_inputs_are_refused_with_the_reason(monkeypatch):
     tensors, _ = arguments(2, 3, 2, 4)
     with pytest.raises(ValueError, match="native implementation cannot run here: it computes in float32"):
         read_sequence(*tensors, implementation="native")
-    monkeypatch.setattr(OPERATOR, "library", lambda: None)
+    monkeypatch.setattr(OPERATOR, "instruction_set", lambda: None)
     with pytest.raises(ValueError, match="its compiled operator is not installed"):
         read_sequence(*converted(tensors, "cpu"), implementation="native")
     assert read_sequence(*converted(tensors, "cpu")).hidden_tape.isfinite().all()

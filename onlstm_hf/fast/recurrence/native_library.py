@@ -6,10 +6,13 @@ addresses, so they need no PyTorch headers and work with any version. Without th
 
 import ctypes
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
-from .library_search import find_library
+# Most capable first. Each library knows which CPUs can run it.
+INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
+FOLDER = Path(__file__).resolve().parents[1]
 
 
 class NativeOperator:
@@ -22,23 +25,22 @@ class NativeOperator:
 
     def __init__(self, name: str, interface: int):
         self.name, self.interface = name, interface
-        self._libraries: dict[str | None, ctypes.CDLL | None] = {}
+        self._libraries: dict[str, ctypes.CDLL | None] = {}
 
-    def library(self, instruction_set: str | None = None) -> ctypes.CDLL | None:
-        """Returns the library for this CPU, or `None` if none runs.
-
-        Args:
-            instruction_set: one of `INSTRUCTION_SETS`; by default the most capable one that runs.
-        """
+    def library(self, instruction_set: str) -> ctypes.CDLL | None:
+        """Returns the library for one of `INSTRUCTION_SETS`, or `None` if there is none that runs on this CPU."""
         if instruction_set not in self._libraries:
-            found = find_library(self.name, self.interface, instruction_set)
-            self._libraries[instruction_set] = None if found is None else found.library
+            self._libraries[instruction_set] = self._find_library(instruction_set)
         return self._libraries[instruction_set]
+
+    def instruction_set(self) -> str | None:
+        """Returns the most capable instruction set with a library for this CPU, or `None` without any."""
+        return next((name for name in INSTRUCTION_SETS if self.library(name) is not None), None)
 
     @torch.compiler.assume_constant_result
     def is_installed(self) -> bool:
         """Returns whether there is a library for this CPU."""
-        return self.library() is not None
+        return self.instruction_set() is not None
 
     def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
         """Returns why the operator cannot run on a layer's input, or `None` if it can."""
@@ -75,8 +77,20 @@ class NativeOperator:
         # Keeps the copies alive until the function returns, as it only has their addresses.
         tensors = [tensor if tensor is None else tensor.contiguous() for tensor in inputs] + list(outputs)
         addresses = (ctypes.c_void_p * len(tensors))(*map(_address, tensors))
-        if getattr(self.library(), f"{self.name}_{function}")(ctypes.byref(sizes), addresses):
+        library = self.library(self.instruction_set())
+        if getattr(library, f"{self.name}_{function}")(ctypes.byref(sizes), addresses):
             raise MemoryError("not enough memory for the packed recurrent weight")
+
+    def _find_library(self, instruction_set: str) -> ctypes.CDLL | None:
+        for path in FOLDER.glob(f"_{self.name}_{instruction_set}.*"):
+            try:
+                library = ctypes.CDLL(str(path))
+                version = getattr(library, f"{self.name}_interface")()
+            except (OSError, AttributeError):  # built for another machine
+                continue
+            if version == self.interface:  # 0: this CPU lacks the instructions
+                return library
+        return None
 
 
 def _address(tensor: torch.Tensor | None) -> int | None:
