@@ -8,7 +8,6 @@ from onlstm_hf.fast.onlstm import native as onlstm_native
 from onlstm_hf.fast.onlstm.operator import RECURRENCE as ONLSTM
 from onlstm_hf.fast.prpn import native as prpn_native
 from onlstm_hf.fast.prpn.operator import RECURRENCE as PRPN
-from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 from tests.helpers.native_operators import needs_operator
 
 
@@ -34,14 +33,12 @@ def prpn_inputs(device):
     def random(*shape):
         return torch.randn(shape, device=device, requires_grad=True)
 
-    weights_type = PRPN.Inputs.__annotations__["weights"]
-    masks_type = PRPN.Inputs.__annotations__["masks"]
     vectors = (random(width * size) for width in (4, 4, 4, 1, 1))
-    weights = weights_type(random(size, size), random(4 * size, size), *vectors)
+    weights = random(size, size), random(4 * size, size), *vectors
     sequences = random(batch_size, length, 4 * size), random(batch_size, length, size)
     gates, memories = random(batch_size, length, num_slots), random(batch_size, num_slots, 2, size)
-    masks = masks_type(None, None, torch.ones(size, device=device))
-    return PRPN.Inputs(*sequences, weights, gates, memories, masks), PRPN.Options(False, True)
+    masks = None, None, torch.ones(size, device=device)
+    return PRPN.Inputs(*sequences, *weights, gates, memories, *masks), PRPN.Options(False, True)
 
 
 RECURRENCES = pytest.mark.parametrize(
@@ -55,8 +52,8 @@ RECURRENCES = pytest.mark.parametrize(
 def test_operators_pass_opcheck(recurrence, make):
     """Checks the schema, the shapes on fake tensors, and the registration with autograd."""
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    given = (*flatten(*make("cpu")), "native")
-    torch.library.opcheck(recurrence.forward_operator, given, test_utils=checks)
+    inputs, options = make("cpu")
+    torch.library.opcheck(recurrence.forward_operator, (*inputs, *options, "native"), test_utils=checks)
 
 
 @RECURRENCES
@@ -64,8 +61,8 @@ def test_the_backward_pass_is_a_separate_operator(recurrence, make):
     """Paths need the addresses of tensors, so none may run while the compiler traces."""
     with FakeTensorMode(allow_non_fake_inputs=False):
         inputs, options = make("cpu")
-        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "native"))
-        variables = [tensor for tensor in flatten(inputs) if tensor is not None and tensor.requires_grad]
+        trace = recurrence.Trace(*recurrence.forward_operator(*inputs, *options, "native"))
+        variables = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
         gradients = torch.autograd.grad(trace[0].sum(), variables)
     for gradient, variable in zip(gradients, variables, strict=True):
         assert gradient.shape == variable.shape
@@ -76,10 +73,9 @@ def test_on_a_gpu_both_operators_are_opaque(recurrence, make):
     """Runs without a GPU."""
     with FakeTensorMode(allow_non_fake_inputs=False), torch.no_grad():
         inputs, options = make("cuda")
-        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "triton"))
-        gradients = recurrence.backward_operator(
-            *flatten(trace, trace, recurrence.kept_inputs(inputs), options), "triton"
-        )
-    differentiable = [tensor for tensor in flatten(inputs) if tensor is not None and tensor.requires_grad]
+        trace = recurrence.Trace(*recurrence.forward_operator(*inputs, *options, "triton"))
+        kept = recurrence.kept_inputs(inputs)
+        gradients = recurrence.backward_operator(*trace, *trace, *kept, *options, "triton")
+    differentiable = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
     assert [gradient.shape for gradient in gradients] == [tensor.shape for tensor in differentiable]
     assert {tensor.device.type for tensor in (*trace, *gradients)} == {"cuda"}

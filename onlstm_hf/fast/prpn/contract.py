@@ -17,53 +17,23 @@ DEVIATION_EPSILON = 1e-6
 class ReadingWeights(NamedTuple):
     """The weights of one layer of the reading network, without its map of the layer's input to the gates.
 
-    All but the first two are those of `StepWeights`.
-    """
-
-    key: torch.Tensor  # [H, I + H], map of the layer's input and the newest hidden state to the attention key
-    key_bias: torch.Tensor  # [H]
-    recurrent: torch.Tensor
-    recurrent_bias: torch.Tensor
-    gates_gain: torch.Tensor
-    gates_bias: torch.Tensor
-    cell_gain: torch.Tensor
-    cell_bias: torch.Tensor
-
-
-class StepWeights(NamedTuple):
-    """Weights of one layer of the reading network that its steps use, without its maps of the layer's input.
-
     Attributes:
-        key: `[H, H]`, map of the newest hidden state to the attention key.
+        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the attention key.
+        key_bias: `[H]`, its bias.
         recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates.
         recurrent_bias: `[4 * H]`, its bias.
-        gates_gain: `[4 * H]`, gain of the layer normalisation of that map.
-        gates_bias: `[4 * H]`, bias of that normalisation.
-        cell_gain: `[H]`, gain of the layer normalisation of the cell state.
-        cell_bias: `[H]`, bias of that normalisation.
+        gates_gain, gates_bias: `[4 * H]`, gain and bias of the layer normalisation of that map.
+        cell_gain, cell_bias: `[H]`, gain and bias of the layer normalisation of the cell state.
     """
 
     key: torch.Tensor
+    key_bias: torch.Tensor
     recurrent: torch.Tensor
     recurrent_bias: torch.Tensor
     gates_gain: torch.Tensor
     gates_bias: torch.Tensor
     cell_gain: torch.Tensor
     cell_bias: torch.Tensor
-
-
-class ReadingMasks(NamedTuple):
-    """The dropout masks of one layer, `None` if nothing is dropped.
-
-    Attributes:
-        newest: `[B, T, H]`, of the newest hidden state as input of the key's map.
-        key: `[B, T, H]`, of the key.
-        summary: `[H]`, of the summarised hidden state, the same for all steps and rows.
-    """
-
-    newest: torch.Tensor | None
-    key: torch.Tensor | None
-    summary: torch.Tensor | None
 
 
 class Inputs(NamedTuple):
@@ -72,24 +42,34 @@ class Inputs(NamedTuple):
     Attributes:
         input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
         input_keys: `[B, T, H]`, the layer input's part of the attention keys.
-        weights: the layer's weights.
+        key: `[H, H]`, map of the newest hidden state to the attention key.
+        recurrent, recurrent_bias, gates_gain, gates_bias, cell_gain, cell_bias: see `ReadingWeights`.
         gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
         memories: `[B, S, 2, H]`, hidden and cell states before the first step, oldest first.
-        masks: the dropout masks.
+        newest_keep: `[B, T, H]`, dropout mask of the newest hidden state as input of the key's map, or `None`.
+        key_keep: `[B, T, H]`, dropout mask of the key, or `None`.
+        summary_keep: `[H]`, dropout mask of the summarised hidden state for all steps and rows, or `None`.
     """
 
     input_gates: torch.Tensor
     input_keys: torch.Tensor
-    weights: StepWeights
+    key: torch.Tensor
+    recurrent: torch.Tensor
+    recurrent_bias: torch.Tensor
+    gates_gain: torch.Tensor
+    gates_bias: torch.Tensor
+    cell_gain: torch.Tensor
+    cell_bias: torch.Tensor
     gates: torch.Tensor
     memories: torch.Tensor
-    masks: ReadingMasks
+    newest_keep: torch.Tensor | None
+    key_keep: torch.Tensor | None
+    summary_keep: torch.Tensor | None
 
     @property
     def masked_recurrent_weight(self) -> torch.Tensor:
         """Returns the recurrent map `[4 * H, H]`, multiplied by the dropout mask of its input, the summaries."""
-        keep = self.masks.summary
-        return self.weights.recurrent if keep is None else self.weights.recurrent * keep
+        return self.recurrent if self.summary_keep is None else self.recurrent * self.summary_keep
 
 
 class Options(NamedTuple):

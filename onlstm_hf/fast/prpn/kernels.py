@@ -15,93 +15,88 @@ from .contract import ATTENTION_EPSILON, DEVIATION_EPSILON
 ATTENTION_BLOCK = 256
 
 
-def attention_step(step: int, scaled_keys, product, key_keep, gates, trace, operand) -> None:
+def attention_step(step: int, inputs, product, trace, operand) -> None:
     """Computes the attention of a step, after the product that maps the newest memory to a part of the key.
 
     Args:
         step: counted from 0.
-        scaled_keys: `[B, T, H]`, the input's part of the keys, divided by `sqrt(H)`.
+        inputs: the `Inputs`, with the input's part of the keys divided by `sqrt(H)`.
         product: `[B, H]`, the newest memory's part, also divided.
-        key_keep: `[B, T, H]`, dropout mask of the keys, or `None`.
-        gates: `[B, T, S]`.
         trace: the `Trace`; its keys, exponentials, attentions and summaries are written.
         operand: `[B, H]`, receives the summary of the hidden states for the product with the recurrent weight.
     """
-    batch_size, length, num_slots = gates.shape
+    batch_size, length, num_slots = inputs.gates.shape
     size = product.shape[1]
     block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
     _attention_kernel[(batch_size,)](
-        scaled_keys, product, key_keep, gates, trace.tape, trace.keys, trace.exponentials, trace.attentions,
-        trace.summaries, operand, step, length, num_slots, size, key_keep is not None, ATTENTION_EPSILON,
-        triton.next_power_of_2(num_slots), block, num_warps=4,
+        inputs.input_keys, product, inputs.key_keep, inputs.gates, trace.tape, trace.keys, trace.exponentials,
+        trace.attentions, trace.summaries, operand, step, length, num_slots, size, inputs.key_keep is not None,
+        ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
     )  # fmt: skip
 
 
-def cell_step(step: int, input_gates, product, weights, newest_keep, trace, operand) -> None:
+def cell_step(step: int, inputs, product, trace, operand) -> None:
     """Computes the LSTM cell of a step, after the product of the summary with the recurrent weight.
 
     Args:
         step: counted from 0.
-        input_gates: `[B, T, 4 * H]`.
+        inputs: the `Inputs`.
         product: `[B, 4 * H]`.
-        weights: the `StepWeights`.
-        newest_keep: `[B, T, H]`, dropout mask of the newest memory, or `None`.
         trace: the `Trace`; its fields of gates and cells are written, and the step's entry of the tape.
         operand: `[B, H]`, receives the new hidden state, times its mask in the next step, for the next product.
     """
-    batch_size, length, size = trace.keys.shape
-    num_slots = trace.attentions.shape[2]
+    batch_size, length, num_slots = inputs.gates.shape
+    size = trace.keys.shape[2]
     block = triton.next_power_of_2(size)
     _cell_kernel[(batch_size,)](
-        input_gates, product, weights.recurrent_bias, weights.gates_gain, weights.gates_bias, weights.cell_gain,
-        weights.cell_bias, newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
+        inputs.input_gates, product, inputs.recurrent_bias, inputs.gates_gain, inputs.gates_bias, inputs.cell_gain,
+        inputs.cell_bias, inputs.newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
         trace.normalized_cells, trace.tanh_cells, trace.gates_deviations, trace.cells_deviations, operand, step,
-        length, num_slots, size, newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
+        length, num_slots, size, inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
     )  # fmt: skip
 
 
-def cell_backward_step(step: int, weights, newest_keep, trace, buffers, product, operand) -> None:
+def cell_backward_step(step: int, inputs, product, trace, buffers, operand) -> None:
     """Computes the gradients from a step's memory through its cell to the product with the recurrent weight.
 
     Args:
         step: counted from 0.
-        weights: the `StepWeights`.
-        newest_keep: as in `cell_step`.
+        inputs: the `Inputs`.
+        product: `[B, H]`, the gradient of this memory from the next step's key, before the mask.
         trace: the `Trace`.
         buffers: the `BackwardBuffers`.
-        product: `[B, H]`, the gradient of this memory from the next step's key, before the mask.
         operand: `[B, 4 * H]`, receives the gradient for the product with the recurrent weight.
     """
-    batch_size, length, size = trace.keys.shape
-    num_slots = trace.attentions.shape[2]
+    batch_size, length, num_slots = inputs.gates.shape
+    size = trace.keys.shape[2]
     block = triton.next_power_of_2(size)
     _cell_backward_kernel[(batch_size,)](
-        weights.gates_gain, weights.cell_gain, newest_keep, trace.attentions, trace.keys, trace.summaries,
+        inputs.gates_gain, inputs.cell_gain, inputs.newest_keep, trace.attentions, trace.keys, trace.summaries,
         trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
         trace.cells_deviations, buffers.tape, buffers.scores, buffers.summaries, buffers.activations,
         buffers.recurrent, buffers.normalized_cells, product, operand, step, length, num_slots, size,
-        newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
+        inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
     )  # fmt: skip
 
 
-def attention_backward_step(step: int, product, key_keep, gates, trace, buffers, operand) -> None:
+def attention_backward_step(step: int, inputs, product, trace, buffers, operand) -> None:
     """Computes the gradients of a step's attention, after the product with the recurrent weight.
 
     Args:
         step: counted from 0.
+        inputs: the `Inputs`.
         product: `[B, H]`, the gradient of the summary of the hidden states.
-        key_keep, gates: as in `attention_step`.
         trace: the `Trace`.
         buffers: the `BackwardBuffers`; the step's scores, gates, keys and summary are written.
         operand: `[B, H]`, receives the gradient of the key for the product with the key's map.
     """
-    batch_size, length, num_slots = gates.shape
+    batch_size, length, num_slots = inputs.gates.shape
     size = product.shape[1]
     block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
     _attention_backward_kernel[(batch_size,)](
-        product, key_keep, gates, trace.tape, trace.exponentials, trace.attentions, buffers.scores, buffers.gates,
-        buffers.keys, buffers.summaries, operand, step, length, num_slots, size, key_keep is not None,
-        ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
+        product, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions, buffers.scores,
+        buffers.gates, buffers.keys, buffers.summaries, operand, step, length, num_slots, size,
+        inputs.key_keep is not None, ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
     )  # fmt: skip
 
 

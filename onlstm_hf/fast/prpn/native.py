@@ -22,16 +22,19 @@ class _Sizes(ctypes.Structure):
 
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
-    trace, weights, masks = Trace.begin(inputs), inputs.weights, inputs.masks
-    weights = weights._replace(recurrent=inputs.masked_recurrent_weight)
-    read = [inputs.input_gates, inputs.input_keys, *weights, inputs.gates, masks.newest, masks.key]
+    trace = Trace.begin(inputs)
+    read = [
+        inputs.input_gates, inputs.input_keys, inputs.key, inputs.masked_recurrent_weight, inputs.recurrent_bias,
+        inputs.gates_gain, inputs.gates_bias, inputs.cell_gain, inputs.cell_bias, inputs.gates, inputs.newest_keep,
+        inputs.key_keep,
+    ]  # fmt: skip
     OPERATOR.call("forward", _sizes(inputs, options), read, trace)
     return trace
 
 
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
-    weights, masks, sizes = inputs.weights, inputs.masks, _sizes(inputs, options)
+    sizes = _sizes(inputs, options)
     size, num_slots = sizes.size, sizes.num_slots
     # Every thread sums its own gradients of the five parameter vectors.
     per_thread = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
@@ -45,8 +48,8 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     )
     grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
     read = [
-        grad_tape, *trace, weights.key, inputs.masked_recurrent_weight, weights.gates_gain, weights.cell_gain,
-        inputs.gates, masks.newest, masks.key,
+        grad_tape, *trace, inputs.key, inputs.masked_recurrent_weight, inputs.gates_gain, inputs.cell_gain,
+        inputs.gates, inputs.newest_keep, inputs.key_keep,
     ]  # fmt: skip
     written = [
         gradients.input_gates, gradients.input_keys, gradients.recurrent, per_thread, gradients.gates,
@@ -60,7 +63,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
 
 def _sizes(inputs: Inputs, options: Options) -> _Sizes:
     batch_size, length, num_slots = inputs.gates.shape
-    size, threads = len(inputs.weights.key), torch.get_num_threads()
+    size, threads = len(inputs.key), torch.get_num_threads()
     return _Sizes(length, batch_size, num_slots, size, threads, options.product_in_bfloat16)
 
 

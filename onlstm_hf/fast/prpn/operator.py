@@ -13,7 +13,7 @@ import torch
 
 from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence, multiplies_in_bfloat16
-from .contract import Gradients, Inputs, Options, ReadingMasks, ReadingWeights, StepWeights, Trace
+from .contract import Gradients, Inputs, Options, ReadingWeights, Trace
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
@@ -39,11 +39,10 @@ def read_sequence(
     autocast products with weights are in bfloat16. The paths cannot be differentiated twice.
 
     Args:
-        input_gates, gates: see `Inputs` in `contract.py`.
+        input_gates, gates, newest_keep, key_keep, summary_keep: see `Inputs` in `contract.py`.
         key_inputs: `[B, T, I]`, the layer's input, as input of the key's map.
         weights: the layer's weights, in the order of `ReadingWeights`.
         hidden_memories, cell_memories: `[B, S, H]`, the states before the first step, oldest first.
-        newest_keep, key_keep, summary_keep: see `ReadingMasks`.
         path: `"native"`, the compiled CPU operator, or `"triton"`, kernels on a GPU; `RECURRENCE.choose` returns a
             suitable one.
 
@@ -51,16 +50,14 @@ def read_sequence(
         The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions of each step to
         its window, `[B, T, S]`, without gradient.
     """
-    weights, masks = ReadingWeights(*weights), ReadingMasks(newest_keep, key_keep, summary_keep)
+    weights = ReadingWeights(*weights)
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
     # The input's part of the keys is computed for all steps at once.
     of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
     input_keys = linear(key_inputs, of_input, weights.key_bias)
-    step_weights = StepWeights._make(weight.to(dtype) for weight in (of_newest, *weights[2:]))
-    input_gates, input_keys, gates, *memories = (
-        tensor.to(dtype) for tensor in (input_gates, input_keys, gates, hidden_memories, cell_memories)
-    )
-    inputs = Inputs(input_gates, input_keys, step_weights, gates, torch.stack(memories, dim=2), masks)
+    memories = torch.stack([hidden_memories.to(dtype), cell_memories.to(dtype)], dim=2)
+    tensors = input_gates, input_keys, of_newest, *weights[2:], gates, memories
+    inputs = Inputs(*(tensor.to(dtype) for tensor in tensors), newest_keep, key_keep, summary_keep)
     device_type = input_gates.device.type
     options = Options(multiplies_in_bfloat16(device_type), memories_need_gradient=inputs.memories.requires_grad)
     with torch.autocast(device_type, enabled=False):
@@ -78,41 +75,28 @@ class _MemoryReading(Recurrence):
         return Trace.empty(inputs)
 
     def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
-        like, weights = torch.empty_like, inputs.weights
-        vectors = (like(gain) for gain in [weights.gates_gain] * 3 + [weights.cell_gain] * 2)
-        return Inputs(
-            like(trace.normalized_gates),
-            like(trace.keys),
-            StepWeights(like(weights.key), like(weights.recurrent), *vectors),
-            like(inputs.gates),
-            trace.tape.new_empty(len(trace.tape), inputs.gates.shape[-1], *trace.tape.shape[2:]),
-            _NO_MASKS,
-        )
+        weights = inputs.key, inputs.recurrent, *[inputs.gates_gain] * 3, *[inputs.cell_gain] * 2
+        like = trace.normalized_gates, trace.keys, *weights, inputs.gates
+        memories = trace.tape.new_empty(len(trace.tape), inputs.gates.shape[-1], *trace.tape.shape[2:])
+        return Inputs(*map(torch.empty_like, like), memories, *_NO_MASKS)
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
-        weights = inputs.weights._replace(recurrent_bias=None, gates_bias=None, cell_bias=None)
-        return inputs._replace(input_gates=None, input_keys=None, weights=weights, memories=None)
+        unread = "input_gates", "input_keys", "recurrent_bias", "gates_bias", "cell_bias", "memories"
+        return inputs._replace(**dict.fromkeys(unread))
 
     def kept_trace(self, trace: Trace) -> Trace:
         return Trace(*[None] * len(trace))._replace(tape=trace.tape, summaries=trace.summaries)
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         newest, summaries = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0], trace.summaries[:, :, 0]
-        if inputs.masks.newest is not None:
-            newest = newest * inputs.masks.newest
-        if inputs.masks.summary is not None:
-            summaries = summaries * inputs.masks.summary
-        grad_weights = StepWeights(
-            _weight_gradient(gradients.input_keys, newest, options),
-            _weight_gradient(gradients.recurrent, summaries, options),
-            gradients.recurrent_bias,
-            gradients.gates_gain,
-            gradients.gates_bias,
-            gradients.cell_gain,
-            gradients.cell_bias,
-        )
+        if inputs.newest_keep is not None:
+            newest = newest * inputs.newest_keep
+        if inputs.summary_keep is not None:
+            summaries = summaries * inputs.summary_keep
+        input_gates, input_keys, recurrent, *others = gradients
+        grad_key = _weight_gradient(input_keys, newest, options)
         return Inputs(
-            gradients.input_gates, gradients.input_keys, grad_weights, gradients.gates, gradients.memories, _NO_MASKS
+            input_gates, input_keys, grad_key, _weight_gradient(recurrent, summaries, options), *others, *_NO_MASKS
         )
 
 
@@ -124,6 +108,6 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Opti
     return matmul(gradient.t(), inputs)
 
 
-_NO_MASKS = ReadingMasks(None, None, None)
+_NO_MASKS = (None, None, None)  # masks have no gradients
 RECURRENCE = _MemoryReading(__name__, _PATHS)
 PATHS = tuple(_PATHS)

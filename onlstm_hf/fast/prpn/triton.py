@@ -13,8 +13,8 @@ import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.gpu import unsupported_reason as gpu_unsupported_reason
+from ..recurrence.operator import split_fields
 from ..recurrence.step_graphs import KeptBuffers
-from ..recurrence.tensor_tuples import Layout, flatten
 from .contract import Gradients, Inputs, Options, Trace
 
 try:
@@ -74,27 +74,20 @@ class Work(NamedTuple):
 
 def _forward_steps(inputs: Inputs, trace: Trace, work: Work) -> None:
     """Fills the trace, whose tape starts with the memories. `inputs` come from `_prepared`."""
-    weights, masks = inputs.weights, inputs.masks
     for step in range(inputs.gates.shape[1]):
-        torch.mm(work.newest, weights.key.t(), out=work.key)
-        attention_step(step, inputs.input_keys, work.key, masks.key, inputs.gates, trace, work.summary)
-        torch.mm(work.summary, weights.recurrent.t(), out=work.recurrent)
-        cell_step(step, inputs.input_gates, work.recurrent, weights, masks.newest, trace, work.newest)
+        torch.mm(work.newest, inputs.key.t(), out=work.key)
+        attention_step(step, inputs, work.key, trace, work.summary)
+        torch.mm(work.summary, inputs.recurrent.t(), out=work.recurrent)
+        cell_step(step, inputs, work.recurrent, trace, work.newest)
 
 
 def _backward_steps(inputs: Inputs, trace: Trace, buffers: BackwardBuffers, work: Work) -> None:
     """Fills the buffers. `work.newest` ends as the gradient of the memory before the first step, from its key."""
-    weights, masks = inputs.weights, inputs.masks
     for step in reversed(range(inputs.gates.shape[1])):
-        cell_backward_step(step, weights, masks.newest, trace, buffers, work.newest, work.recurrent)
-        torch.mm(work.recurrent, weights.recurrent, out=work.summary)
-        attention_backward_step(step, work.summary, masks.key, inputs.gates, trace, buffers, work.key)
-        torch.mm(work.key, weights.key, out=work.newest)
-
-
-_INPUTS = Layout(Inputs)
-_FORWARD = Layout(Inputs, Trace, Work)
-_BACKWARD = Layout(Inputs, Trace, BackwardBuffers, Work)
+        cell_backward_step(step, inputs, work.newest, trace, buffers, work.recurrent)
+        torch.mm(work.recurrent, inputs.recurrent, out=work.summary)
+        attention_backward_step(step, inputs, work.summary, trace, buffers, work.key)
+        torch.mm(work.key, inputs.key, out=work.newest)
 
 
 class _Recording:
@@ -153,11 +146,11 @@ def _run(launch: Callable[[Tensors], None], read: Tensors, changed: Tensors = ()
 
 
 def _launch_forward(tensors: Tensors) -> None:
-    _forward_steps(*_FORWARD.unflatten(tensors))
+    _forward_steps(*split_fields(tensors, Inputs, Trace, Work))
 
 
 def _launch_backward(tensors: Tensors) -> None:
-    _backward_steps(*_BACKWARD.unflatten(tensors))
+    _backward_steps(*split_fields(tensors, Inputs, Trace, BackwardBuffers, Work))
 
 
 @torch.no_grad()
@@ -166,22 +159,21 @@ def forward(inputs: Inputs, options: Options) -> Trace:
     trace = Trace.begin(inputs)
     batch_size, length, num_slots = inputs.gates.shape
     size = trace.keys.shape[-1]
-    dtype, masks = _product_dtype(options), inputs.masks
+    dtype, keep = _product_dtype(options), inputs.newest_keep
     prepared = _prepared(inputs, options)
     prepared = prepared._replace(input_keys=prepared.input_keys / math.sqrt(size))
     newest = trace.tape[:, num_slots - 1, 0]
     work = Work(
-        (newest if masks.newest is None else newest * masks.newest[:, 0]).to(dtype, copy=True).contiguous(),
+        (newest if keep is None else newest * keep[:, 0]).to(dtype, copy=True).contiguous(),
         *(trace.keys.new_empty(batch_size, width * size, dtype=dtype) for width in (1, 1, 4)),
     )
-    _run(_launch_forward, read=flatten(prepared), changed=flatten(trace, work))
+    _run(_launch_forward, read=prepared, changed=[*trace, *work])
     return trace
 
 
 @torch.no_grad()
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
-    masks = inputs.masks
     batch_size, length, num_slots = inputs.gates.shape
     size = trace.keys.shape[-1]
     prepared = _prepared(inputs, options)
@@ -196,15 +188,15 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     )
     dtype = _product_dtype(options)
     work = Work(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
-    _run(_launch_backward, read=[*flatten(prepared, trace), buffers.tape], written=[*buffers[1:], *work])
+    _run(_launch_backward, read=[*prepared, *trace, buffers.tape], written=[*buffers[1:], *work])
 
     grad_input_gates = buffers.activations.flatten(2)
     grad_memories = torch.zeros_like(trace.tape[:, :num_slots])
     if options.memories_need_gradient:
         _add_gradient_of_memories(grad_memories, trace, buffers)
         grad_memories += buffers.tape[:, :num_slots]
-        newest = work.newest.to(grad_memories.dtype)
-        grad_memories[:, -1, 0] += newest if masks.newest is None else newest * masks.newest[:, 0]
+        newest, keep = work.newest.to(grad_memories.dtype), inputs.newest_keep
+        grad_memories[:, -1, 0] += newest if keep is None else newest * keep[:, 0]
     return Gradients(
         grad_input_gates,
         buffers.keys / math.sqrt(size),
@@ -241,13 +233,10 @@ def _prepared(inputs: Inputs, options: Options) -> Inputs:
     The key's map is divided by `sqrt(H)` instead of the scores. The recurrent map includes the mask of the summaries.
     The memories are dropped, as they are in the tape.
     """
-    weights, dtype = inputs.weights, _product_dtype(options)
-    key, recurrent = weights.key / math.sqrt(len(weights.key)), inputs.masked_recurrent_weight
-    weights = weights._replace(key=key.to(dtype), recurrent=recurrent.to(dtype))
-    masks = inputs.masks._replace(summary=None)
-    prepared = inputs._replace(weights=weights, masks=masks, memories=None)
-    contiguous = (tensor if tensor is None else tensor.contiguous() for tensor in flatten(prepared))
-    return _INPUTS.unflatten(contiguous)[0]
+    dtype = _product_dtype(options)
+    key, recurrent = inputs.key / math.sqrt(len(inputs.key)), inputs.masked_recurrent_weight
+    prepared = inputs._replace(key=key.to(dtype), recurrent=recurrent.to(dtype), summary_keep=None, memories=None)
+    return Inputs(*(tensor if tensor is None else tensor.contiguous() for tensor in prepared))
 
 
 def _product_dtype(options: Options) -> torch.dtype:

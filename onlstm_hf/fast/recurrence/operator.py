@@ -5,13 +5,23 @@ this module derives the schemas, fake tensors and autograd formulas that PyTorch
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from .fast_path import FastPath, choose_path
-from .tensor_tuples import Layout, flatten, schema
+
+# Names of the fields' types in PyTorch's operator schemas.
+_SCHEMA_TYPES = {
+    torch.Tensor: "Tensor",
+    torch.Tensor | None: "Tensor?",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+}
 
 
 class Recurrence:
@@ -39,7 +49,6 @@ class Recurrence:
 
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
-        self.input_layout, self._saved = Layout(self.Inputs), Layout(self.Trace, self.Inputs)
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 
     def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
@@ -48,8 +57,7 @@ class Recurrence:
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
         """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
-        empty = (None if tensor is None else torch.empty_like(tensor) for tensor in flatten(inputs))
-        return self.input_layout.unflatten(empty)[0]
+        return self.Inputs(*(None if tensor is None else torch.empty_like(tensor) for tensor in inputs))
 
     def kept_inputs(self, inputs: NamedTuple) -> NamedTuple:
         """Returns the inputs for the backward pass; `None` for those that it does not read, to save memory."""
@@ -72,65 +80,64 @@ class Recurrence:
     def run(self, inputs: NamedTuple, options: NamedTuple, path: str) -> NamedTuple:
         """Returns the `Trace` of a sequence, computed by the named fast path; differentiable once."""
         if torch.compiler.is_compiling():
-            return self.Trace(*self.forward_operator(*flatten(inputs, options), path))
+            return self.Trace(*self.forward_operator(*inputs, *options, path))
         # Outside compiled code, the calls below have less overhead than the operator.
         if needs_gradient(inputs):
-            return self.Trace(*_Function.apply(self, inputs, options, path, *flatten(inputs)))
+            return self.Trace(*_Function.apply(self, inputs, options, path, *inputs))
         return self.paths[path].forward(inputs, options)
 
     def _save_for_backward(self, ctx, inputs: NamedTuple, options: NamedTuple, path: str, trace: NamedTuple) -> None:
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*flatten(trace, self.kept_inputs(inputs)))
+        ctx.save_for_backward(*trace, *self.kept_inputs(inputs))
         ctx.options, ctx.path = options, path
 
     def _differentiate(
         self, ctx, grad_trace: Sequence[torch.Tensor | None], by_operator: bool
-    ) -> list[torch.Tensor | None]:
-        """Returns the gradient of every input, in the order of the flat list."""
-        trace, inputs = self._saved.unflatten(ctx.saved_tensors)
+    ) -> Sequence[torch.Tensor | None]:
+        """Returns the gradient of every input, in the order of `Inputs`."""
+        trace, inputs = split_fields(ctx.saved_tensors, self.Trace, self.Inputs)
         grad_trace, options = self.Trace(*grad_trace), ctx.options
         if by_operator:
-            results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.path))
-            return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
+            results = iter(self.backward_operator(*grad_trace, *trace, *inputs, *options, ctx.path))
+            return [next(results) if kind is torch.Tensor else None for kind in self.Inputs.__annotations__.values()]
         gradients = self.paths[ctx.path].backward(grad_trace, trace, inputs, options)
         # Frees the memory that only the steps needed, before the weight gradients are computed.
         trace = self.kept_trace(trace)
         ctx.maybe_clear_saved_tensors()
-        return flatten(self.input_gradients(gradients, trace, inputs, options))
+        return self.input_gradients(gradients, trace, inputs, options)
 
     def _define_operators(self, namespace: str) -> None:
-        inputs, options, trace = (Layout(kind).fields for kind in (self.Inputs, self.Options, self.Trace))
+        inputs, options, trace = (kind.__annotations__ for kind in (self.Inputs, self.Options, self.Trace))
         differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
         path = {"path": str}
         # Arguments of the backward operator, where some inputs are dropped and some results have no gradient.
         grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
         saved_trace = {f"saved_{name}": torch.Tensor for name in trace}
         kept_inputs = dict.fromkeys(inputs, torch.Tensor | None)
-        of_forward = Layout(self.Inputs, self.Options)
-        of_backward = Layout(self.Trace, self.Trace, self.Inputs, self.Options)
+        of_forward, of_backward = (self.Inputs, self.Options), (self.Trace, self.Trace, self.Inputs, self.Options)
 
         def forward(*arguments):
             *flat, path = arguments
-            return tuple(self.paths[path].forward(*of_forward.unflatten(flat)))
+            return tuple(self.paths[path].forward(*split_fields(flat, *of_forward)))
 
         def backward(*arguments):
             *flat, path = arguments
-            grad_trace, trace, inputs, options = of_backward.unflatten(flat)
+            grad_trace, trace, inputs, options = split_fields(flat, *of_backward)
             gradients = self.paths[path].backward(grad_trace, trace, inputs, options)
-            gradients = flatten(self.input_gradients(gradients, trace, inputs, options))
+            gradients = self.input_gradients(gradients, trace, inputs, options)
             return tuple(gradients[index] for index in differentiable)
 
         def empty_trace(*arguments):
-            return tuple(self.empty_trace(*of_forward.unflatten(arguments)))
+            return tuple(self.empty_trace(*split_fields(arguments, *of_forward)))
 
         def empty_gradients(*arguments):
-            _, trace, inputs, _ = of_backward.unflatten(arguments)
-            gradients = flatten(self.empty_gradients(trace, inputs))
+            _, trace, inputs, _ = split_fields(arguments, *of_backward)
+            gradients = self.empty_gradients(trace, inputs)
             return tuple(gradients[index] for index in differentiable)
 
         def save_for_backward(ctx, inputs, output):
             *flat, path = inputs
-            inputs, options = of_forward.unflatten(flat)
+            inputs, options = split_fields(flat, *of_forward)
             self._save_for_backward(ctx, inputs, options, path, self.Trace(*output))
 
         def differentiate(ctx, *grad_trace):
@@ -141,7 +148,7 @@ class Recurrence:
             f"{namespace}::{self.name}_forward",
             forward,
             mutates_args=(),
-            schema=schema(inputs | options | path, len(trace)),
+            schema=_schema(inputs | options | path, len(trace)),
             tags=self.tags,
         )
         self.forward_operator.register_fake(empty_trace)
@@ -150,7 +157,7 @@ class Recurrence:
             f"{namespace}::{self.name}_backward",
             backward,
             mutates_args=(),
-            schema=schema(grad_trace | saved_trace | kept_inputs | options | path, len(differentiable)),
+            schema=_schema(grad_trace | saved_trace | kept_inputs | options | path, len(differentiable)),
             tags=self.tags,
         )
         self.backward_operator.register_fake(empty_gradients)
@@ -163,11 +170,19 @@ def multiplies_in_bfloat16(device_type: str) -> bool:
 
 def needs_gradient(inputs: NamedTuple) -> bool:
     """Returns whether autograd needs the gradient of any input."""
-    if torch.is_grad_enabled():
-        for tensor in flatten(inputs):
-            if tensor is not None and tensor.requires_grad:
-                return True
-    return False
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+
+
+def split_fields(flat: Iterable, *kinds: type[NamedTuple]) -> list[NamedTuple]:
+    """Returns named tuples of these classes, one after the other, with the entries of a flat list."""
+    entries = iter(flat)
+    return [kind(*islice(entries, len(kind._fields))) for kind in kinds]
+
+
+def _schema(arguments: dict[str, Any], num_results: int) -> str:
+    """Returns the schema of an operator with these argument names and types and this number of tensors as results."""
+    taken = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in arguments.items())
+    return f"({taken}) -> ({', '.join(['Tensor'] * num_results)})"
 
 
 class _Function(torch.autograd.Function):
@@ -175,7 +190,7 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, path: str, *_):
-        """Takes the inputs as tuples and, so that autograd finds the tensors, as a flat list."""
+        """Takes the inputs as a tuple and, so that autograd finds the tensors, one by one."""
         trace = recurrence.paths[path].forward(inputs, options)
         recurrence._save_for_backward(ctx, inputs, options, path, trace)
         ctx.recurrence = recurrence
