@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from onlstm_hf.fast.onlstm import native as native
 from onlstm_hf.fast.onlstm import operator as module
-from onlstm_hf.fast.recurrence.fast_path import choose_path
 from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.onlstm_problems import PADDINGS, Problem, gradients, in_float64, make_problem
@@ -179,10 +178,10 @@ def test_nan_stays_in_its_row(instruction_set):
 @built
 def test_auto_takes_this_path_if_it_is_faster():
     problem = make_problem(native.MIN_LENGTH, 2, 3, 4, torch.float32)
-    assert choose_path(module._PATHS, "auto", problem.input_gates) == "native"
-    assert choose_path(module._PATHS, "auto", problem.input_gates[:1]) is None
-    assert choose_path(module._PATHS, "auto", problem.input_gates[:, :0]) is None
-    assert choose_path(module._PATHS, "auto", problem.input_gates.double()) is None
+    assert module.RECURRENCE.choose("auto", problem.input_gates) == "native"
+    assert module.RECURRENCE.choose("auto", problem.input_gates[:1]) is None
+    assert module.RECURRENCE.choose("auto", problem.input_gates[:, :0]) is None
+    assert module.RECURRENCE.choose("auto", problem.input_gates.double()) is None
 
 
 def test_without_the_operator_auto_falls_back_and_native_raises_the_reason(monkeypatch):

@@ -9,24 +9,17 @@ from collections.abc import Callable
 import torch
 
 from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import unsupported_reason as gpu_unsupported_reason
+from ..recurrence.gpu import HAS_TRITON, unsupported_reason
 from ..recurrence.step_graphs import KeptBuffers, StepGraphs
 from .contract import Gradients, Inputs, Options, Trace
 
-try:
+if HAS_TRITON:
     from .kernels import TABLE_SIZE, backward_step, forward_step, write_table
-except ImportError:  # Triton is not installed
-    forward_step = None
 
 # Shorter sequences, mainly one-token decoding, gain nothing from a cached weight and recorded steps.
 MIN_KEPT_LENGTH = 4
 # Rows are padded to a multiple of this many entries, as tensor cores are fastest if rows are aligned to 16 bytes.
 PITCH = 16
-
-
-def unsupported_reason(sequence: torch.Tensor) -> str | None:
-    """Returns why this path cannot run on a layer's input, or `None` if it can."""
-    return gpu_unsupported_reason(sequence, has_triton=forward_step is not None)
 
 
 class _Workspace:

@@ -12,24 +12,17 @@ from typing import NamedTuple
 import torch
 
 from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import unsupported_reason as gpu_unsupported_reason
+from ..recurrence.gpu import HAS_TRITON, unsupported_reason
 from ..recurrence.operator import split_fields
 from ..recurrence.step_graphs import KeptBuffers
 from .contract import Gradients, Inputs, Options, Trace
 
-try:
+if HAS_TRITON:
     from .kernels import attention_backward_step, attention_step, cell_backward_step, cell_step
-except ImportError:  # Triton is not installed
-    attention_step = None
 
 Tensors = Sequence[torch.Tensor | None]
 # Sizes are recorded after this many uses, because a recording takes as long as many runs.
 RECORDED_AFTER = 3
-
-
-def unsupported_reason(sequence: torch.Tensor) -> str | None:
-    """Returns why this path cannot run on a layer's input, or `None` if it can."""
-    return gpu_unsupported_reason(sequence, has_triton=attention_step is not None)
 
 
 class BackwardBuffers(NamedTuple):

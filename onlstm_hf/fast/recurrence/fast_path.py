@@ -1,9 +1,9 @@
-"""Contract of a fast path, the same for every recurrence, and the choice among paths.
+"""Contract of a fast path, the same for every recurrence.
 
 To add a path, write a file with a `FastPath` in the folder of its recurrence, and add a line to its table of paths.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -28,29 +28,3 @@ class FastPath(NamedTuple):
     backward: Callable[[tuple, tuple, tuple, tuple], tuple]
     unsupported_reason: Callable[[torch.Tensor], str | None] = lambda sequence: None
     is_worthwhile: Callable[[torch.Tensor], bool] = lambda sequence: True
-
-
-def choose_path(paths: Mapping[str, FastPath], implementation: str, sequence: torch.Tensor) -> str | None:
-    """Returns the name of the path to use: the requested one, or for `"auto"` the first suitable one or `None`.
-
-    Args:
-        paths: by name, fastest first.
-        implementation: one of the names, or `"auto"`.
-        sequence: the input of the layer.
-
-    Raises:
-        ValueError: if the path is unknown, or cannot run on the sequence.
-    """
-    if implementation == "auto":
-        for name, path in paths.items():
-            # Compiled code must not depend on the length, so it takes the first supported path.
-            is_worthwhile = torch.compiler.is_compiling() or path.is_worthwhile(sequence)
-            if is_worthwhile and path.unsupported_reason(sequence) is None:
-                return name
-        return None
-    if implementation not in paths:
-        raise ValueError(f"implementation must be one of auto, {', '.join(paths)}, not {implementation!r}")
-    reason = paths[implementation].unsupported_reason(sequence)
-    if reason:
-        raise ValueError(f"the {implementation} implementation cannot run here: {reason}")
-    return implementation

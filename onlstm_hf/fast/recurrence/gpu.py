@@ -5,11 +5,17 @@ import shutil
 
 import torch
 
+try:
+    import triton
+except ImportError:
+    triton = None
+
+HAS_TRITON = triton is not None
 # The compute capability of the oldest GPUs that Triton compiles for.
 MIN_CAPABILITY = (7, 5)
 
 
-def unsupported_reason(sequence: torch.Tensor, has_triton: bool) -> str | None:
+def unsupported_reason(sequence: torch.Tensor) -> str | None:
     """Returns why a Triton path cannot run on a layer's input, or `None` if it can."""
     if sequence.device.type != "cuda":
         return f"it needs tensors on a GPU, not on {sequence.device}"
@@ -17,7 +23,7 @@ def unsupported_reason(sequence: torch.Tensor, has_triton: bool) -> str | None:
         return "it computes in float32, not in float64"
     if sequence.numel() == 0:
         return "the batch is empty"
-    if not has_triton:
+    if not HAS_TRITON:
         return "Triton is not installed (pip install triton)"
     if not _has_compiler():
         return "Triton needs a C compiler (gcc, clang, or one that the environment variable CC names)"

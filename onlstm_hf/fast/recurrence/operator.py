@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from .fast_path import FastPath, choose_path
+from .fast_path import FastPath
 
 # Names of the fields' types in PyTorch's operator schemas.
 _SCHEMA_TYPES = {
@@ -74,8 +74,28 @@ class Recurrence:
         raise NotImplementedError
 
     def choose(self, implementation: str, sequence: torch.Tensor) -> str | None:
-        """Returns the path's name for a layer's input, or `None` if the equations should run (`choose_path`)."""
-        return choose_path(self.paths, implementation, sequence)
+        """Returns the name of the path to use: the requested one, or for `"auto"` the first suitable one or `None`.
+
+        Args:
+            implementation: one of the names, or `"auto"`.
+            sequence: the input of the layer.
+
+        Raises:
+            ValueError: if the path is unknown, or cannot run on the sequence.
+        """
+        if implementation == "auto":
+            for name, path in self.paths.items():
+                # Compiled code must not depend on the length, so it takes the first supported path.
+                is_worthwhile = torch.compiler.is_compiling() or path.is_worthwhile(sequence)
+                if is_worthwhile and path.unsupported_reason(sequence) is None:
+                    return name
+            return None
+        if implementation not in self.paths:
+            raise ValueError(f"implementation must be one of auto, {', '.join(self.paths)}, not {implementation!r}")
+        reason = self.paths[implementation].unsupported_reason(sequence)
+        if reason:
+            raise ValueError(f"the {implementation} implementation cannot run here: {reason}")
+        return implementation
 
     def run(self, inputs: NamedTuple, options: NamedTuple, path: str) -> NamedTuple:
         """Returns the `Trace` of a sequence, computed by the named fast path; differentiable once."""
