@@ -4,7 +4,6 @@ import gc
 import io
 import json
 import os
-import socket
 import sys
 import time
 from contextlib import redirect_stderr
@@ -20,8 +19,9 @@ from torch.distributed.run import config_from_args, parse_args
 from torch.distributed.run import main as torchrun
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.helpers.folders import names_in
 from tests.helpers.forked_processes import forked_context, run_ranks
-from tests.helpers.loopback import ADDRESS, enter_process, kill_all
+from tests.helpers.loopback import ADDRESS, enter_process, free_port, kill_all
 from tests.helpers.requirements import library
 from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_texts
 from training import train_lm
@@ -55,12 +55,6 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def losses_of(output_dir):
     return [entry["loss"] for entry in log_of(output_dir, "loss")]
 
@@ -90,22 +84,12 @@ def run_on_host(folder, output, options, arguments):
 
 def start_on_hosts(name, *overrides):
     """Starts a `torchrun` run of four processes, two on each host."""
-    port = free_port()
-    options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", ADDRESS, "--master-port", str(port)]
-    processes = [
-        forked_context().Process(
-            target=run_on_host,
-            args=(
-                os.getcwd(),
-                f"host_{rank}.txt",
-                [*options, "--node-rank", str(rank)],
-                command(name, *overrides),
-            ),
-        )
-        for rank in (0, 1)
-    ]
-    for process in processes:
-        process.start()
+    options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", ADDRESS, "--master-port", str(free_port())]
+    processes = []
+    for rank in ("0", "1"):
+        arguments = os.getcwd(), f"host_{rank}.txt", [*options, "--node-rank", rank], command(name, *overrides)
+        processes.append(forked_context().Process(target=run_on_host, args=arguments))
+        processes[-1].start()
     return processes
 
 
@@ -132,8 +116,7 @@ def test_two_hosts_equal_one_process_with_all_rows_and_resume_after_the_death_of
     assert_same_weights("run", "undisturbed")
     train_lm.main(command("one", *options, "--batch_size", 8))
     assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 60
-    written = sorted(path.name for path in Path("run").iterdir())
-    assert written == ["best", "curves.svg", "last", "log.jsonl", "results.json"]
+    assert names_in("run") == ["best", "curves.svg", "last", "log.jsonl", "results.json"]
 
 
 def run_torchrun(folder, arguments):

@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +15,15 @@ from accelerate.commands.launch import launch_command, launch_command_parser
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf import ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.trees.treebank import PRESETS, Preprocessing, gold_trees_from_brackets
+from tests.helpers.folders import contents, names_in
 from tests.helpers.forked_processes import forked_context, run_ranks
-from tests.helpers.loopback import enter_process
+from tests.helpers.loopback import enter_process, free_port
 from tests.helpers.requirements import library
+from tests.helpers.tiny_models import KINDS
 from tests.helpers.training_runs import (
     GOLD_TREES,
     NO_DROPOUT,
@@ -73,29 +74,15 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def recurrent_project(project):
-    """Like `project`, with a model of type "rnn"."""
+def change_model(model_type, chunks):
+    """Makes `recipe.yaml` one of another type of model, with `chunks` in place of the size of chunks."""
     recipe = Path("recipe.yaml")
-    recipe.write_text("model_type: rnn\n" + recipe.read_text().replace(", chunk_size: 4", ""))
-    return project
-
-
-@pytest.fixture
-def prpn_project(project):
-    """Like `project`, with a PRPN."""
-    recipe = Path("recipe.yaml")
-    recipe.write_text("model_type: prpn\n" + recipe.read_text().replace("chunk_size: 4", "num_slots: 4, lookback: 2"))
-    return project
+    recipe.write_text(f"model_type: {model_type}\n" + recipe.read_text().replace(", chunk_size: 4", chunks))
 
 
 def train(output_dir, *overrides):
     """Runs train_lm.py in this process. Returns the content of results.json."""
     return run_in_process(train_lm.main, command(output_dir, *overrides))
-
-
-def no_files_but(folder, *names):
-    return sorted(path.name for path in Path(folder).iterdir()) == sorted(names)
 
 
 def test_a_run_writes_loadable_checkpoints_a_log_and_results(project):
@@ -230,15 +217,7 @@ def spy_on_updates(monkeypatch):
 def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monkeypatch, optimizer):
     train("first", *NT_ASGD, "--num_epochs", "1")
     iterates = spy_on_updates(monkeypatch)
-    options = [
-        "--init_from",
-        "first/best",
-        "--average_from_start",
-        "--num_epochs",
-        "1",
-        "--model.input_dropout",
-        "0.2",
-    ]
+    options = ["--init_from", "first/best", "--average_from_start", "--num_epochs", 1, "--model.input_dropout", 0.2]
     Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
     results = train("second", *optimizer, *options)
     start = weights_of("first", "best")
@@ -391,9 +370,10 @@ def test_subwords_reduce_unknown_words_and_trees_have_words(project, parts):
     assert model.parse("o rato , que dorme .", tokenizer).words == ("o", "rato", "que", "dorme")
 
 
-@pytest.mark.parametrize("kind", ["project", "recurrent_project"])
-def test_a_changed_weight_dropout_keeps_the_predictions_of_a_checkpoint(kind, request):
-    request.getfixturevalue(kind)
+@pytest.mark.parametrize("model_type", ["onlstm", "rnn"])
+def test_a_changed_weight_dropout_keeps_the_predictions_of_a_checkpoint(project, model_type):
+    if model_type == "rnn":
+        change_model("rnn", "")
     train("first", *ADAMW, "--model.weight_dropout", 0.3, "--max_steps", 4)
     before, tokenizer = (loader.from_pretrained("first/best") for loader in (AutoModelForCausalLM, AutoTokenizer))
     changed = build_model(ModelArguments(init_from="first/best", model={"weight_dropout": 0.6}), tokenizer).eval()
@@ -422,7 +402,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(project, monkeypatch, options
 
 
 @pytest.mark.parametrize("options", [PLATEAU, NT_ASGD], ids=["sentences", "nt-asgd"])
-def test_a_resumed_prpn_run_equals_an_uninterrupted_one(prpn_project, monkeypatch, options):
+def test_a_resumed_prpn_run_equals_an_uninterrupted_one(project, monkeypatch, options):
+    change_model("prpn", ", num_slots: 4, lookback: 2")
     check_run(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
     assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
     assert "parsing_f1" in log_of("parts", "validation_loss")[-1]
@@ -445,10 +426,6 @@ def test_a_checkpoint_at_the_last_step_is_still_validated(project, monkeypatch):
     train("parts", *options, "--resume")
     assert_same_run("parts", "whole")
     assert len(log_of("whole", "validation_loss")) == 1
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("kept", ["last", "best", "results.json"])
@@ -497,15 +474,10 @@ def test_non_finite_weights_are_never_saved(project, monkeypatch, bad):
     assert json.loads(Path("run/last/training_state/run.json").read_text())["progress"]["step"] == 2
 
 
-def foreign_checkpoint(folder, spoil=None, **fields):
+def foreign_checkpoint(folder, spoil=None):
     """Writes a checkpoint with another vocabulary, and its tokenizer."""
     tokenizer = build_word_tokenizer([" ".join(WORDS[:8])])
-    config = ONLSTMConfig(
-        vocab_size=len(tokenizer), embedding_size=8, hidden_size=8, num_hidden_layers=2, chunk_size=4,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    config.update(fields)
-    model = ONLSTMForCausalLM(config)
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
     if spoil is not None:
         model.lm_head.bias.data[0] = spoil
     model.save_pretrained(folder)
@@ -653,7 +625,7 @@ def test_a_run_killed_anywhere_and_resumed_equals_an_uninterrupted_one(project, 
     assert exit_codes.count(-signal.SIGKILL) > 12 and set(exit_codes) <= {0, -signal.SIGKILL}
     assert run("run", 0) == 0
     assert_same_run("run", "whole")
-    assert no_files_but("run", "best", "curves.svg", "last", "log.jsonl", "results.json")
+    assert names_in("run") == ["best", "curves.svg", "last", "log.jsonl", "results.json"]
 
 
 def launch_by_accelerate(folder, arguments):
@@ -662,27 +634,13 @@ def launch_by_accelerate(folder, arguments):
     launch_command(launch_command_parser().parse_args(arguments))
 
 
-@pytest.fixture
-def launch_two(project_root):
-    """Trains in two processes on the CPU, by `accelerate launch` or, faster, by forked processes."""
-
-    def launch(output_dir, *overrides, through_accelerate):
-        if not through_accelerate:
-            run_ranks(2, train_lm.main, command(output_dir, *overrides))
-            return
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        # With `--cpu` the launcher starts one process, with `--multi_gpu` several.
-        options = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
-        script = str(project_root / "training" / "train_lm.py")
-        launched = [*options, script, *command(output_dir, *overrides)]
-        process = forked_context().Process(target=launch_by_accelerate, args=(os.getcwd(), launched))
-        process.start()
-        process.join(timeout=100)
-        assert process.exitcode == 0, Path("output.txt").read_text()
-
-    return launch
+def launch_two(script, arguments):
+    """Runs a script by `accelerate launch` in two processes on the CPU; with `--cpu` it would start only one."""
+    launcher = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(free_port()), str(script)]
+    process = forked_context().Process(target=launch_by_accelerate, args=(os.getcwd(), [*launcher, *arguments]))
+    process.start()
+    process.join(timeout=100)
+    assert process.exitcode == 0, Path("output.txt").read_text()
 
 
 @pytest.mark.slow
@@ -691,13 +649,16 @@ def launch_two(project_root):
     [NT_ASGD, ["--optimizer", "adamw", "--learning_rate", "0.02", "--independent_sentences"]],
     ids=["stream", "sentences"],
 )
-def test_two_processes_equal_one_with_twice_the_batch(project, launch_two, options):
+def test_two_processes_equal_one_with_twice_the_batch(project, project_root, options):
     options = [*options, *NO_DROPOUT, "--gold_trees", "gold.mrg"]
     train("one", *options, "--max_steps", 12)
-    through_accelerate = "--independent_sentences" not in options
-    launch_two("two", *options, "--batch_size", 2, "--max_steps", 5, through_accelerate=through_accelerate)
+    begin = command("two", *options, "--batch_size", 2, "--max_steps", 5)
+    if "--independent_sentences" in options:
+        run_ranks(2, train_lm.main, begin)
+    else:
+        launch_two(project_root / "training" / "train_lm.py", begin)
     assert Path("two/last/training_state/process_1.pt").exists()
-    launch_two("two", *options, "--batch_size", 2, "--max_steps", 12, "--resume", through_accelerate=False)
+    run_ranks(2, train_lm.main, command("two", *options, "--batch_size", 2, "--max_steps", 12, "--resume"))
     losses, expected = log_of("two", "loss"), log_of("one", "loss")
     assert [entry["loss"] for entry in losses] == pytest.approx([entry["loss"] for entry in expected], abs=1e-4)
     assert len(losses) == 12
