@@ -52,15 +52,6 @@ def replace(target, content):
         fill(folder, content)
 
 
-def test_a_folder_is_written_and_replaced(tmp_path):
-    target = tmp_path / "runs" / "last"
-    replace(target, "old")
-    assert content_of(target) == "old"
-    replace(target, "new")
-    assert content_of(target) == "new"
-    assert [path.name for path in target.parent.iterdir()] == ["last"]
-
-
 def test_a_process_killed_at_any_step_leaves_a_complete_checkpoint(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         calls = stop_at(patch, -1)
