@@ -82,17 +82,6 @@ def test_an_endless_generator_is_read_a_batch_at_a_time(parse):
     assert next(numbers) <= 8
 
 
-def test_spans_point_into_the_text(parse, model, tokenizer):
-    text = "  the old\tcat saw  the dog. "
-    record = parse(text)
-    spans = [(span["word_start"], span["word_end"]) for span in record["spans"]]
-    assert spans == model.parse(text, tokenizer).spans()
-    for span in record["spans"]:
-        assert text[span["start"] : span["end"]] == span["text"]
-        assert span["text"].split() == " ".join(record["words"][span["word_start"] : span["word_end"]]).split()
-    assert (record["spans"][0]["start"], record["spans"][0]["end"]) == (2, len(text) - 1)
-
-
 def test_options_of_the_call_or_the_constructor_are_used(parse, checkpoint, model, tokenizer):
     options = {"layer": 0, "branching_bias": "none"}
     expected = model.parse(SENTENCES[-1], tokenizer, **options).to_bracket()

@@ -1,6 +1,5 @@
 import gzip
 import json
-import re
 
 import pytest
 from hypothesis import given
@@ -275,27 +274,6 @@ def test_errors_name_the_file_and_the_reason(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
             read_treebank(path)
-
-
-def as_the_authors_read_it(tree):
-    """Converts an `nltk.Tree` to nested lists like `data_ptb.py` of the authors' code."""
-    nltk = library("nltk")
-    if isinstance(tree[0], str):
-        is_word = re.fullmatch(r"[A-Z]+\$?", tree.label()) is not None
-        return re.sub("[0-9]+", "N", tree[0].lower()) if is_word else []
-    assert all(isinstance(child, nltk.Tree) for child in tree)
-    children = [child for child in map(as_the_authors_read_it, tree) if child != []]
-    return children[0] if len(children) == 1 else children
-
-
-def test_sample_is_read_as_by_the_authors(shared_dir):
-    nltk = library("nltk")
-    path = shared_dir / "data/wsj_sample/wsj_0001-0199.mrg"
-    texts = re.split(r"\n(?=\()", path.read_text(encoding="utf-8").strip())
-    gold = read_treebank(path)
-    assert len(gold) == len(texts) == 3914
-    for tree, text in list(zip(gold, texts, strict=True))[::5]:
-        assert tree.to_nested() == as_the_authors_read_it(nltk.Tree.fromstring(text))
 
 
 def test_presets_choose_the_words():

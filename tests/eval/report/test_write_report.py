@@ -14,7 +14,6 @@ from eval import write_report as report
 from eval.report import sections
 from eval.report.published import TABLES, published_tables
 from onlstm_hf.hub.cards import published
-from onlstm_hf.utils.results_file import write_results
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = sorted((ROOT / "eval" / "results").glob("*.json"))
@@ -99,19 +98,6 @@ def test_other_files_are_refused(tmp_path, capsys, content, message):
     assert report.main(["--folder", str(tmp_path)]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "RESULTS.md").exists()
-
-
-def test_a_results_file_is_a_row(tmp_path):
-    (tmp_path / "eval" / "results").mkdir(parents=True)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("<!-- report: speed -->\n<!-- /report -->\n")
-    rows = [{"case": "stack", "figure": "speed", "rounds": [1, 2, 2.5], "spread": "2 (1.5 to 2.25)"}]
-    path = tmp_path / "eval" / "results" / "speed_here.json"
-    write_results(path, {"task": "speed", "rows": rows}, "eval/benchmark_speed.py", [])
-    assert report.main(["--folder", str(tmp_path)]) == 0
-    machine = json.loads(path.read_text())["machine"]["cpu"]
-    row = f"| stack | speed | 2 (1.5 to 2.25) | {machine} | speed_here |"
-    assert row in (tmp_path / "README.md").read_text()
 
 
 def test_tasks_without_measured_figures_have_no_rows():
