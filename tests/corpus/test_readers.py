@@ -69,8 +69,10 @@ def test_a_compressed_file_of_several_parts_is_read_to_its_end_by_one_task(tmp_p
 @pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "replaced"])
 def test_good_lines_of_a_damaged_compressed_file_are_read_and_the_rest_has_a_reason(
-    tmp_path, ending, compressed_open, damage
+    tmp_path, monkeypatch, ending, compressed_open, damage
 ):
+    said = []
+    monkeypatch.setattr(readers.logger, "warning", said.append)
     path = tmp_path / f"a.txt.{ending}"
     lines = [f"{number} {random.Random(number).random()}" for number in range(30_000)]
     with compressed_open(path, "wt") as file:
@@ -86,6 +88,7 @@ def test_good_lines_of_a_damaged_compressed_file_are_read_and_the_rest_has_a_rea
     (tmp_path / "b.txt").write_text("the next file")
     *good, bad, after = only_task(read(tmp_path))
     assert bad == ("", readers.DAMAGED_REST) and after == ("the next file", None)
+    assert len(said) == 1 and f"a.txt.{ending} cannot be read to its end" in said[0]
     if damage == "cut":
         assert good == [(line, None) for line in lines[: len(good)]]
         assert len(good) > 0.6 * len(lines) or ending == "bz2"

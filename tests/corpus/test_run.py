@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import zlib
 from pathlib import Path
 
 import pytest
@@ -188,11 +187,12 @@ def test_punctuation_has_no_distance_in_the_table(small, model, tmp_path, output
 
 
 def test_restarting_a_complete_run_does_nothing(small, checkpoint, tmp_path):
+    times = []
     for _ in range(2):
         counts = parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
         assert counts == {"parsed": len(TEXT)}
-        times = {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
-    assert times == {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
+        times.append({path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")})
+    assert times[0] == times[1]
 
 
 def test_a_changed_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
@@ -226,27 +226,6 @@ def test_a_changed_option_model_or_corpus_is_refused(small, checkpoint, model, t
     (small / "a.txt").rename(small / "b.txt")
     with pytest.raises(ValueError, match=r"begun with other files: a\.txt is missing, b\.txt is new"):
         parse(small, output, checkpoint, **one_task_at_a_time())
-
-
-def write_corpus(folder, **contents):
-    folder.mkdir(exist_ok=True)
-    for name, lines in contents.items():
-        content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
-        (folder / f"{name}.txt.gz").write_bytes(content)
-
-
-def test_only_the_rest_of_a_damaged_file_is_lost(checkpoint, tmp_path):
-    generator = random.Random(0)
-    texts = {name: [" ".join(generator.choices(TEXT[0].split(), k=9)) for _ in range(300)] for name in "abc"}
-    write_corpus(tmp_path / "corpus", **texts)
-    damaged = tmp_path / "corpus" / "b.txt.gz"
-    damaged.write_bytes(damaged.read_bytes()[: 3 * damaged.stat().st_size // 4])
-    num_whole_lines = zlib.decompressobj(wbits=31).decompress(damaged.read_bytes()).count(b"\n")
-    assert num_whole_lines > 150
-    counts = parse(tmp_path / "corpus", tmp_path / "output", checkpoint, engine=workers_at_once(1), tasks=4)
-    assert counts == {"parsed": 600 + num_whole_lines, "rest of a damaged file": 1}
-    logs = "".join(path.read_text() for path in (tmp_path / "output/.run/logs").glob("*.log"))
-    assert "b.txt.gz cannot be read to its end" in logs
 
 
 def test_tasks_without_input_write_nothing(small, checkpoint, tmp_path):
