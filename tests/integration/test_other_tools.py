@@ -233,9 +233,6 @@ def test_lora_fine_tunes_a_classifier_and_saves_its_head(kind, tmp_path):
         torch.testing.assert_close(loaded(input_ids=ids).logits, adapted.eval()(input_ids=ids).logits)
 
 
-# torch.export
-
-
 # Datasets
 
 

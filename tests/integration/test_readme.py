@@ -28,15 +28,12 @@ from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
+from tests.helpers.training_runs import GOLD_TREES
 from training import quickstart, record_growth, train_parser
 from training.classification.logic import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]
-TREES = (
-    "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
-    "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
-)
 # Tree of the README's sentence.
 GOLD_TREE = (
     "(S (NP (NP the president) (PP of (NP the company))) (VP said (SBAR (S he (VP will (VP sell (NP his shares)))))))"
@@ -115,7 +112,7 @@ def checkout(tmp_path, monkeypatch):
         "wsj_0001-0199.mrg",
         "es/valid.mrg",
     ):
-        Path(name).write_text(TREES)
+        Path(name).write_text(GOLD_TREES)
     Path("syneval/simple_agrmt.tsv").write_text("sing_MS_MV\tthe cat sleeps\tthe cat sleep\n")
     pair = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
     kind = {"UID": "agreement", "linguistics_term": "agreement", "field": "morphology"}

@@ -15,13 +15,6 @@ from eval.speed.training import largest_relative_difference
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def restored_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 def run_quickly(tmp_path, *arguments):
     output = tmp_path / "speed.json"
     assert benchmark_speed.main(["--quick", "--device", "cpu", "--output", str(output), *map(str, arguments)]) == 0
