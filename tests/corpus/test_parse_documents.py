@@ -85,11 +85,11 @@ def test_punctuation_alone_has_no_words(model, tmp_path, log_probability):
 
 def test_a_document_of_a_million_words_is_read_in_windows(checkpoint, monkeypatch):
     sizes = []
-    count = parse_documents._windows
+    windows = parse_documents.bounded_windows
     monkeypatch.setattr(
         parse_documents,
-        "_windows",
-        lambda sentences: (sizes.append(len(window)) or window[:1] for window in count(sentences)),
+        "bounded_windows",
+        lambda *arguments: (sizes.append(len(window)) or window[:1] for window in windows(*arguments)),
     )
     rows(checkpoint, ["the old cat sat\n" * 250_000], log_probability=False)
     assert sum(sizes) == 250_000
