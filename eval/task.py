@@ -61,10 +61,14 @@ def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
 
 
 def _training_seed(folder: Path) -> int | None:
-    for path in (folder / "results.json", folder.parent / "results.json"):
-        if path.is_file():
-            results = json.loads(path.read_text(encoding="utf-8"))
-            return results.get("training", results).get("recipe", {}).get("seed")
+    for path, keys in ((folder, ("training", "recipe", "seed")), (folder.parent, ("recipe", "seed"))):
+        try:
+            value = json.loads((path / "results.json").read_text(encoding="utf-8"))
+            for key in keys:
+                value = value[key]
+        except (OSError, ValueError, KeyError, TypeError):  # no file, or one of another program
+            continue
+        return value
     return None
 
 

@@ -443,11 +443,8 @@ def released_models(folder: Path) -> Table:
         figures = ["no trees", "", ""]
         if scores := results.get("parsing"):
             biased, unbiased = _rows_of_parse(scores)
-            figures = [
-                _sentence_f1(scores, "all", biased),
-                _sentence_f1(scores, "short", biased),
-                _sentence_f1(scores, "all", unbiased),
-            ]
+            cells = ("all", biased), ("short", biased), ("all", unbiased)
+            figures = [_sentence_f1(scores, part, row) for part, row in cells]
             baseline = [[RIGHT, "", "", *(_sentence_f1(scores, part, RIGHT) for part in ("all", "short", "all"))]]
         rows.append(
             [link, f"{results['parameters'] / 1e6:.1f} million", f"{results['perplexity']['test']:.2f}", *figures]

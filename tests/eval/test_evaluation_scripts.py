@@ -540,6 +540,14 @@ def test_the_seed_comes_from_the_training(tmp_path, checkpoint, model, of_releas
     assert describe_checkpoint(checkpoint, model)["seed"] is None
 
 
+@pytest.mark.parametrize("content", ["[1, 2]", "{}", "no JSON", '{"training": 1, "recipe": [2]}'])
+def test_a_results_file_of_another_program_tells_no_seed(tmp_path, model, content):
+    for folder in (tmp_path, tmp_path / "model"):
+        folder.mkdir(exist_ok=True)
+        (folder / "results.json").write_text(content)
+    assert describe_checkpoint(str(tmp_path / "model"), model)["seed"] is None
+
+
 def test_trees_may_be_a_column_of_a_dataset(run, checkpoint, dataset):
     results, _ = run(evaluate_parsing, checkpoint, "--treebank", dataset, "--split", "validation", "--layer", 1)
     scores = results["others"]["all"]

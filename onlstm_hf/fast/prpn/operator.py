@@ -78,7 +78,7 @@ class _MemoryReading(Recurrence):
         weights = inputs.key, inputs.recurrent, *[inputs.gates_gain] * 3, *[inputs.cell_gain] * 2
         like = trace.normalized_gates, trace.keys, *weights, inputs.gates
         memories = trace.tape.new_empty(len(trace.tape), inputs.gates.shape[-1], *trace.tape.shape[2:])
-        return Inputs(*map(torch.empty_like, like), memories, *_NO_MASKS)
+        return Inputs(*map(torch.empty_like, like), memories, **_NO_MASKS)
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
         unread = "input_gates", "input_keys", "recurrent_bias", "gates_bias", "cell_bias", "memories"
@@ -93,11 +93,11 @@ class _MemoryReading(Recurrence):
             newest = newest * inputs.newest_keep
         if inputs.summary_keep is not None:
             summaries = summaries * inputs.summary_keep
-        input_gates, input_keys, recurrent, *others = gradients
-        grad_key = _weight_gradient(input_keys, newest, options)
-        return Inputs(
-            input_gates, input_keys, grad_key, _weight_gradient(recurrent, summaries, options), *others, *_NO_MASKS
-        )
+        weights = {
+            "key": _weight_gradient(gradients.input_keys, newest, options),
+            "recurrent": _weight_gradient(gradients.recurrent, summaries, options),
+        }
+        return Inputs(**gradients._asdict() | weights | _NO_MASKS)
 
 
 def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:
@@ -108,6 +108,6 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Opti
     return matmul(gradient.t(), inputs)
 
 
-_NO_MASKS = (None, None, None)  # masks have no gradients
+_NO_MASKS = dict.fromkeys(("newest_keep", "key_keep", "summary_keep"))  # masks have no gradients
 RECURRENCE = _MemoryReading(__name__, _PATHS)
 PATHS = tuple(_PATHS)
