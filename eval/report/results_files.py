@@ -12,7 +12,12 @@ TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
 
 
 def read_results(path: str | os.PathLike, tasks: Collection[str]) -> dict:
-    """Reads a results file."""
+    """Reads a results file.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not of one of the tasks.
+    """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:

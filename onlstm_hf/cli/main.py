@@ -56,7 +56,11 @@ def describe_paths(sets: Mapping[str, str | None]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `onlstm-hf` with arguments, by default those of the process; returns the exit code of `run_program`."""
+    """Runs `onlstm-hf` with arguments, by default those of the process; returns the exit code of `run_program`.
+
+    Raises:
+        SystemExit: with code 2 for wrong arguments, and with 0 after `--help` and `--version`.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `onlstm_hf` sets it during the import of this module
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_program("onlstm-hf", lambda: _run_subcommand(arguments))

@@ -41,7 +41,11 @@ def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: 
 
 
 def splitting_language(options: argparse.Namespace) -> str | None:
-    """Returns the language for splitting into sentences; `None` without --split-sentences."""
+    """Returns the language for splitting into sentences; `None` without --split-sentences.
+
+    Raises:
+        ValueError: if a language is given without --split-sentences.
+    """
     if options.split_sentences:
         return options.language or "en"
     if options.language is not None:

@@ -94,7 +94,11 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
     """
 
     def run(self) -> None:
-        """Runs the incomplete tasks; for the error of failed ones see `_run_tasks`."""
+        """Runs the incomplete tasks.
+
+        Raises:
+            ChildProcessError: after the other tasks if some failed; immediately if a worker was killed.
+        """
         ranks = self.get_incomplete_ranks()
         if not ranks:
             return
@@ -124,7 +128,11 @@ class RayTasksExecutor(RayPipelineExecutor):
     """
 
     def run(self) -> None:
-        """Runs the incomplete tasks; for the error of failed ones see `_run_tasks`."""
+        """Runs the incomplete tasks.
+
+        Raises:
+            ChildProcessError: after the other tasks, if some failed.
+        """
         import ray
 
         ranks = self.get_incomplete_ranks()

@@ -174,7 +174,11 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
 
 
 def read_card(card_class: type, path: Path):
-    """Reads a card with its metadata."""
+    """Reads a card with its metadata.
+
+    Raises:
+        ValueError: if the metadata are invalid.
+    """
     try:
         return card_class.load(path)
     except Exception as error:  # from the YAML parser or the validation

@@ -27,7 +27,11 @@ def describe_model(config: PreTrainedConfig, tree: str = "", sentence: str = "",
 
 
 def describe_classifier(config: PreTrainedConfig) -> dict:
-    """Returns the card texts of a classifier of pairs by their keys in the YAML file."""
+    """Returns the card texts of a classifier of pairs by their keys in the YAML file.
+
+    Raises:
+        ValueError: if the file has no texts for this model type.
+    """
     return _rendered(_texts("classifiers", config), config=config)
 
 
