@@ -26,10 +26,8 @@ def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
     totals = {name: total / sum(len(row) - 1 for row in rows) for name, total in totals.items()}
     for name, expected in totals.items():
         torch.testing.assert_close(getattr(outputs, name), expected)
-    for ours, theirs in zip(
-        gradients, torch.autograd.grad(sum(totals.values()), list(model.parameters())), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    expected = torch.autograd.grad(sum(totals.values()), list(model.parameters()))
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_penalties_follow_their_definition_in_training(kind, input_ids):
@@ -67,17 +65,13 @@ def test_gradients_accumulate_over_batches_of_different_lengths(kind, shifted):
     num_items = sum(len(row) - (not shifted) for row in rows)
 
     def loss(input_ids, mask):
-        labels = {"labels": input_ids.masked_fill(mask == 0, -100)}
-        if shifted:
-            labels = {"shift_labels": input_ids.masked_fill(mask == 0, -100)}
+        labels = {"shift_labels" if shifted else "labels": input_ids.masked_fill(mask == 0, -100)}
         return model(input_ids, attention_mask=mask, num_items_in_batch=num_items, **labels).loss
 
     input_ids, mask, _ = pad(rows, "right")
     alone = sum(loss(row.unsqueeze(0), torch.ones(1, len(row), dtype=torch.long)) for row in rows)
-    parameters = list(model.parameters())
-    gradients = (torch.autograd.grad(value, parameters) for value in (alone, loss(input_ids, mask)))
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    gradients = (torch.autograd.grad(value, list(model.parameters())) for value in (alone, loss(input_ids, mask)))
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,16 @@
 import pytest
+import torch
 from transformers import AutoConfig
 
-from onlstm_hf import ONLSTMConfig, PRPNConfig, RNNConfig
+from onlstm_hf import (
+    ONLSTMConfig,
+    ONLSTMForCausalLM,
+    PRPNConfig,
+    PRPNForCausalLM,
+    RNNConfig,
+    RNNForCausalLM,
+    TreeLSTMConfig,
+)
 
 AWD_LSTM = {"vocab_size": 10000, "embedding_size": 400, "hidden_size": 1150, "layer_sizes": [1150, 1150, 400]}
 AWD_LSTM |= {"embedding_dropout": 0.1, "hidden_dropout": 0.3, "initializer_range": 0.1}
@@ -23,6 +32,15 @@ def test_defaults_are_the_penn_treebank_models_of_the_papers(config_class):
 
 
 @pytest.mark.parametrize(
+    ("model_class", "num_parameters"),
+    [(ONLSTMForCausalLM, 25_232_180), (PRPNForCausalLM, 43_603_202), (RNNForCausalLM, 24_221_600)],
+)
+def test_the_models_of_the_papers_have_their_number_of_parameters(model_class, num_parameters):
+    with torch.device("meta"):
+        assert model_class(model_class.config_class()).num_parameters() == num_parameters
+
+
+@pytest.mark.parametrize(
     ("options", "layer_sizes"),
     [
         ({"num_hidden_layers": 1, "parse_layer": 0}, [20]),
@@ -39,60 +57,68 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("config_class", "options", "message"),
     [
-        *[
-            ({name: value}, f"{name} must be a positive integer, not {value!r}")
+        *(
+            (ONLSTMConfig, {name: value}, f"{name} must be a positive integer, not {value!r}")
             for name in ("vocab_size", "hidden_size", "num_hidden_layers", "chunk_size", "num_softmaxes")
             for value in (0, -3, True, 10.5, "1150")
-        ],
-        ({"hidden_size": 1155}, "chunk_size=10 must divide the size of every layer, but layer 0 has 1155"),
-        ({"embedding_size": 405}, "layer 2 has 405"),
-        ({"layer_sizes": [1150, 7, 400]}, "layer 1 has 7"),
-        ({"layer_sizes": [1150, 0, 400]}, "layer 1 has 0"),
-        ({"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
-        ({"layer_sizes": [1150, 1150, 500]}, "tied embeddings need a last layer of embedding_size=400 units"),
+        ),
+        *(
+            (ONLSTMConfig, {name: value}, f"{name} is a probability and must lie in \\[0, 1\\)")
+            for name in ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+            for value in (-0.1, 1.0, 1, float("nan"))
+        ),
         (
+            ONLSTMConfig,
+            {"hidden_size": 1155},
+            "chunk_size=10 must divide the size of every layer, but layer 0 has 1155",
+        ),
+        (ONLSTMConfig, {"embedding_size": 405}, "layer 2 has 405"),
+        (ONLSTMConfig, {"layer_sizes": [1150, 7, 400]}, "layer 1 has 7"),
+        (ONLSTMConfig, {"layer_sizes": [1150, 0, 400]}, "layer 1 has 0"),
+        (ONLSTMConfig, {"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
+        (
+            ONLSTMConfig,
+            {"layer_sizes": [1150, 1150, 500]},
+            "tied embeddings need a last layer of embedding_size=400 units",
+        ),
+        (
+            ONLSTMConfig,
             {"hidden_size": 30, "layer_sizes": [20, 20, 400]},
             r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\], whose first layer has 20",
         ),
-        ({"parse_layer": 3}, "parse_layer=3 does not exist: layers are counted from 0 to 2"),
-        ({"parse_layer": -1}, "parse_layer=-1 does not exist"),
-        ({"parse_layer": 0.5}, "parse_layer"),
-        ({"num_hidden_layers": 1}, "parse_layer=1 does not exist: layers are counted from 0 to 0"),
-        *[
-            ({name: value}, f"{name} is a probability and must lie in \\[0, 1\\)")
-            for name in ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
-            for value in (-0.1, 1.0, 1, float("nan"))
-        ],
-        ({"weight_dropout": "0.45"}, "weight_dropout"),
-        ({"activation_regularization": -1.0}, "activation_regularization must be a number"),
-        ({"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
-    ],
-)
-def test_invalid_onlstm_configurations_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        ONLSTMConfig(**options)
-
-
-@pytest.mark.parametrize(
-    ("config_class", "options", "message"),
-    [
+        (ONLSTMConfig, {"parse_layer": 3}, "parse_layer=3 does not exist: layers are counted from 0 to 2"),
+        (ONLSTMConfig, {"parse_layer": -1}, "parse_layer=-1 does not exist"),
+        (ONLSTMConfig, {"parse_layer": 0.5}, "parse_layer"),
+        (ONLSTMConfig, {"num_hidden_layers": 1}, "parse_layer=1 does not exist: layers are counted from 0 to 0"),
+        (ONLSTMConfig, {"weight_dropout": "0.45"}, "weight_dropout"),
+        (ONLSTMConfig, {"activation_regularization": -1.0}, "activation_regularization must be a number"),
+        (ONLSTMConfig, {"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
+        *(
+            (ONLSTMConfig, {"tokenizer_fingerprint": value}, "tokenizer_fingerprint must be a number and a hash")
+            for value in ("", "7", "seven:0e8f", 7)
+        ),
         (PRPNConfig, {"num_slots": 0}, "num_slots must be a positive integer"),
         (PRPNConfig, {"lookback": -1}, "lookback must be an integer that is not negative"),
         (PRPNConfig, {"num_residual_blocks": 0.5}, "num_residual_blocks must be an integer that is not negative"),
         (PRPNConfig, {"resolution": 0}, "resolution must be a number above 0"),
         (PRPNConfig, {"hard": 1}, "hard must be true or false"),
-        (RNNConfig, {"tie_word_embeddings": "none"}, "tie_word_embeddings must be true or false"),
         (PRPNConfig, {"hidden_size": 15}, "hidden_size must be even"),
         (PRPNConfig, {"recurrent_dropout": 1.0}, "recurrent_dropout is a probability"),
         (PRPNConfig, {"reading_attention": False, "prediction_attention": False}, "set parsing_network=False"),
+        (RNNConfig, {"tie_word_embeddings": "none"}, "tie_word_embeddings must be true or false"),
         (RNNConfig, {"cell_type": "LSTM"}, "cell_type must be one of lstm, gru, rnn, not 'LSTM'"),
         (RNNConfig, {"cell_type": None}, "cell_type must be one of"),
+        (TreeLSTMConfig, {"num_hidden_layers": 2}, "num_hidden_layers must be 1, not 2"),
+        *(
+            (TreeLSTMConfig, {"open_bracket_id": one, "close_bracket_id": other}, "must be two different tokens")
+            for one, other in ((3, 3), (0, 10_000), (-1, 1))
+        ),
     ],
     ids=str,
 )
-def test_invalid_configurations_of_other_models_are_refused(config_class, options, message):
+def test_invalid_configurations_are_refused(config_class, options, message):
     with pytest.raises(ValueError, match=message):
         config_class(**options)
 

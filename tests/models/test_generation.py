@@ -42,31 +42,29 @@ def padded(prompts: list[torch.Tensor], side: str) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def next_log_probabilities(model, sequence: list[int], state: ModelState | None = None) -> torch.Tensor:
+def next_log_probabilities(model, sequence: list[int]) -> torch.Tensor:
     """Returns log probabilities `[V]` after a sequence."""
-    return model(torch.tensor([sequence]), state=state).logits[0, -1].log_softmax(-1)
+    return model(torch.tensor([sequence])).logits[0, -1].log_softmax(-1)
 
 
-def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: ModelState | None = None) -> list[int]:
+def greedy(model, prompt: torch.Tensor, eos: int | None = None) -> list[int]:
     """Returns the new tokens of greedy search."""
     sequence = prompt.tolist()
     for _ in range(NEW_TOKENS):
-        sequence.append(next_log_probabilities(model, sequence, state).argmax().item())
+        sequence.append(next_log_probabilities(model, sequence).argmax().item())
         if sequence[-1] == eos:
             break
     return sequence[len(prompt) :]
 
 
-def beam_search(model, prompt: torch.Tensor, num_beams: int, state: ModelState | None = None):
+def beam_search(model, prompt: torch.Tensor, num_beams: int):
     """Returns the new tokens of all beams, best first, and their mean log probabilities; no sequence ends early."""
     beams = [(0.0, [])]
     for _ in range(NEW_TOKENS):
         candidates = [
-            (score + log_probability, tokens + [token])
+            (score + log_probability.item(), tokens + [token])
             for score, tokens in beams
-            for token, log_probability in enumerate(
-                next_log_probabilities(model, prompt.tolist() + tokens, state).tolist()
-            )
+            for token, log_probability in enumerate(next_log_probabilities(model, prompt.tolist() + tokens))
         ]
         beams = sorted(candidates, reverse=True)[:num_beams]
     return [tokens for _, tokens in beams], [score / NEW_TOKENS for score, _ in beams]
@@ -116,21 +114,13 @@ def test_rows_end_at_the_end_of_sequence_token_and_are_padded(model, prompts, ba
 @USE_CACHE
 @pytest.mark.parametrize("num_beams", [2, 4])
 def test_beam_search_keeps_the_best_sequences_of_every_step(model, prompts, batch, use_cache, num_beams):
-    output = model.generate(
-        **batch,
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        num_beams=num_beams,
-        num_return_sequences=num_beams,
-        use_cache=use_cache,
-        return_dict_in_generate=True,
-        output_scores=True,
-    )
+    options = {"num_beams": num_beams, "num_return_sequences": num_beams, "use_cache": use_cache}
+    options |= {"return_dict_in_generate": True, "output_scores": True}
+    output = model.generate(**batch, max_new_tokens=NEW_TOKENS, do_sample=False, **options)
     expected = [beam_search(model, prompt, num_beams) for prompt in prompts]
     assert new_tokens(output.sequences, 4) == [tokens for beams, _ in expected for tokens in beams]
-    torch.testing.assert_close(
-        output.sequences_scores, torch.tensor([score for _, scores in expected for score in scores])
-    )
+    scores = torch.tensor([score for _, scores in expected for score in scores])
+    torch.testing.assert_close(output.sequences_scores, scores)
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
@@ -156,15 +146,8 @@ def read_before(model) -> tuple[torch.Tensor, ModelState]:
 def test_generation_continues_from_a_given_state(model, batch, prompts, read_before, use_cache, num_beams):
     text, state = read_before
     before = copy.deepcopy(state)
-    output = model.generate(
-        **batch,
-        state=state,
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        num_beams=num_beams,
-        num_return_sequences=num_beams,
-        use_cache=use_cache,
-    )
+    options = {"num_beams": num_beams, "num_return_sequences": num_beams, "use_cache": use_cache}
+    output = model.generate(**batch, state=state, max_new_tokens=NEW_TOKENS, do_sample=False, **options)
     whole = [torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)]
     expected = [beam_search(model, sequence, num_beams)[0] for sequence in whole]
     assert new_tokens(output, 4) == [tokens for beams in expected for tokens in beams]

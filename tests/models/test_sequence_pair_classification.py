@@ -32,12 +32,7 @@ def sides():
 
 def as_inputs(sides, padding_side="right"):
     (ids, mask, _), (ids_pair, mask_pair, _) = (pad(rows, padding_side) for rows in sides)
-    return {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "input_ids_pair": ids_pair,
-        "attention_mask_pair": mask_pair,
-    }
+    return {"input_ids": ids, "attention_mask": mask, "input_ids_pair": ids_pair, "attention_mask_pair": mask_pair}
 
 
 def expected_logits(model, sides):
@@ -110,10 +105,9 @@ def test_other_problem_types_are_refused(model, options):
 
 def test_the_classifier_has_dropout_before_both_maps():
     classifier = PairClassifier(50, RNNConfig(num_labels=2, classifier_dropout=0.5))
-    nn.init.ones_(classifier.hidden.weight)
-    nn.init.zeros_(classifier.hidden.bias)
-    nn.init.ones_(classifier.output.weight)
-    nn.init.zeros_(classifier.output.bias)
+    for projection in (classifier.hidden, classifier.output):
+        nn.init.ones_(projection.weight)
+        nn.init.zeros_(projection.bias)
     ones = torch.ones(400, 50)
     torch.manual_seed(0)
     # Three of the four parts are 1 and the last is 0; dropout keeps both means.

@@ -15,9 +15,8 @@ VOCABULARY = build_logic_tokenizer().get_vocab()
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    model = TreeLSTMForSequencePairClassification(
-        TreeLSTMConfig(vocab_size=len(VOCABULARY), embedding_size=5, hidden_size=7, num_labels=7)
-    )
+    config = TreeLSTMConfig(vocab_size=len(VOCABULARY), embedding_size=5, hidden_size=7, num_labels=7)
+    model = TreeLSTMForSequencePairClassification(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.uniform_(-1, 1)
@@ -97,14 +96,3 @@ def test_brackets_must_form_a_binary_tree(tokens):
     row = [VOCABULARY[token] for token in tokens.split()]
     with pytest.raises(ValueError, match="sequence 1 is no binary tree"):
         read_brackets([[5], row], 0, 1)
-
-
-@pytest.mark.parametrize("brackets", [(3, 3), (0, 20), (-1, 1)])
-def test_brackets_must_be_two_tokens_of_the_vocabulary(brackets):
-    with pytest.raises(ValueError, match="must be two different tokens"):
-        TreeLSTMConfig(vocab_size=14, open_bracket_id=brackets[0], close_bracket_id=brackets[1])
-
-
-def test_more_than_one_layer_is_refused():
-    with pytest.raises(ValueError, match="num_hidden_layers must be 1, not 2"):
-        TreeLSTMConfig(num_hidden_layers=2)

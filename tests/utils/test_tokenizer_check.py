@@ -60,11 +60,9 @@ def test_a_foreign_tokenizer_gives_one_warning_and_the_right_one_none(
     use(tokenizer)
     assert warnings.messages == []
     use(other_tokenizer)
-    assert len(warnings.messages) == 1 and MESSAGE in warnings.messages[0]
-    assert (
-        tokenizer_fingerprint(other_tokenizer) in warnings.messages[0]
-        and tokenizer_fingerprint(tokenizer) in warnings.messages[0]
-    )
+    (message,) = warnings.messages
+    assert MESSAGE in message
+    assert tokenizer_fingerprint(other_tokenizer) in message and tokenizer_fingerprint(tokenizer) in message
 
 
 def test_without_a_fingerprint_there_is_no_warning(make_model, other_tokenizer, warnings):
@@ -111,12 +109,5 @@ def test_a_saved_pipeline_has_the_fingerprint_and_a_foreign_tokenizer_gives_a_wa
     assert warnings.messages == []
     other_tokenizer.save_pretrained(tmp_path / "model")
     load_checkpoint(str(tmp_path / "model"))
-    assert len(warnings.messages) == 1 and warnings.messages[0].startswith(
-        f"the tokenizer of {tmp_path / 'model'} {MESSAGE}"
-    )
-
-
-@pytest.mark.parametrize("fingerprint", ["", "7", "seven:0e8f", 7])
-def test_an_invalid_fingerprint_is_refused(fingerprint):
-    with pytest.raises(ValueError, match="tokenizer_fingerprint must be a number and a hash"):
-        MODEL_TYPES["onlstm"].config(tokenizer_fingerprint=fingerprint)
+    (message,) = warnings.messages
+    assert message.startswith(f"the tokenizer of {tmp_path / 'model'} {MESSAGE}")
