@@ -49,14 +49,8 @@ def compute(path: str) -> None:
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_running_threads_do_the_work_of_missing_threads(num_threads, tmp_path, project_root):
     """A limit on threads simulates threads that never get a core."""
-    environment = {**os.environ, "OMP_THREAD_LIMIT": str(num_threads)}
-    subprocess.run(
-        [sys.executable, "-c", COMPUTE, tmp_path / "few.pt"],
-        cwd=project_root,
-        env=environment,
-        check=True,
-        timeout=300,
-    )
+    options = {"env": {**os.environ, "OMP_THREAD_LIMIT": str(num_threads)}, "check": True, "timeout": 300}
+    subprocess.run([sys.executable, "-c", COMPUTE, tmp_path / "few.pt"], cwd=project_root, **options)
     compute(tmp_path / "all.pt")
     few, expected = torch.load(tmp_path / "few.pt"), torch.load(tmp_path / "all.pt")
     assert len(few) == len(expected) > 10

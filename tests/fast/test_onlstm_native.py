@@ -12,7 +12,15 @@ from onlstm_hf.fast.onlstm import native as native
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
-from tests.helpers.onlstm_problems import PADDINGS, Problem, gradients, in_float64, make_problem
+from tests.helpers.onlstm_problems import (
+    PADDINGS,
+    STATES,
+    Problem,
+    assert_unchanged,
+    gradients,
+    in_float64,
+    make_problem,
+)
 from tests.helpers.recurrences import ordered_neurons
 
 OPERATOR = native.OPERATOR
@@ -30,15 +38,16 @@ def instruction_set(request, monkeypatch):
 def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2, 3)):
     """Compares outputs, and gradients relative to the largest one."""
     double = in_float64(problem)
-    for ours, theirs in zip(ordered_neurons(*problem, "native"), ordered_neurons(*double, "reference"), strict=True):
-        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=tolerance)
+    outputs, expected = ordered_neurons(*problem, "native"), ordered_neurons(*double, "reference")
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=tolerance, check_dtype=False)
     for ours, theirs in zip(gradients(problem, "native", used), gradients(double, "reference", used), strict=True):
         assert ours.shape == theirs.shape
         assert (ours - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
+    assert_unchanged(problem, double)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("state", ["random", "zero"])
+@STATES
 @PADDINGS
 def test_values_and_gradients_equal_the_reference(instruction_set, shape, state, padding):
     assert_near_the_reference(make_problem(*shape, torch.float32, state, padding), 5e-6)
@@ -93,8 +102,7 @@ def test_bfloat16_products_only_lose_their_rounding(instruction_set, shape, padd
     with torch.autocast("cpu", torch.bfloat16):
         outputs, actual_gradients = ordered_neurons(*problem, "native"), gradients(problem, "native")
     assert outputs.outputs.dtype == actual_gradients[0].dtype == sequence_dtype
-    for ours, theirs in zip(outputs, exact[0], strict=True):
-        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=0.02)
+    torch.testing.assert_close(outputs, exact[0], rtol=0, atol=0.02, check_dtype=False)
     for ours, theirs in zip(actual_gradients, exact[1], strict=True):
         assert (ours.double() - theirs).abs().max() <= 0.03 * theirs.abs().max() + 1e-3
 
@@ -103,14 +111,10 @@ def test_bfloat16_products_only_lose_their_rounding(instruction_set, shape, padd
 @pytest.mark.parametrize("shape", [(3, 1, 7, 3), (4, 5, 3, 11)])
 def test_results_do_not_depend_on_the_number_of_threads(shape):
     problem = make_problem(*shape, torch.float32, padding="left")
-    before = torch.get_num_threads()
-    try:
-        results = []
-        for num_threads in (1, 2, 5):
-            torch.set_num_threads(num_threads)
-            results.append((*ordered_neurons(*problem, "native"), *gradients(problem, "native")))
-    finally:
-        torch.set_num_threads(before)
+    results = []
+    for num_threads in (1, 2, 5):
+        torch.set_num_threads(num_threads)  # until the end of the test
+        results.append((*ordered_neurons(*problem, "native"), *gradients(problem, "native")))
     for other in results[1:]:
         for index, (ours, theirs) in enumerate(zip(results[0], other, strict=True)):
             if index != 5:  # the weight's gradient is PyTorch's own product
@@ -145,8 +149,7 @@ def test_non_contiguous_inputs_are_read_correctly():
         problem.cell.detach().transpose(1, 2).contiguous().transpose(1, 2),
         problem.mask.t().contiguous().t(),
     )
-    for ours, theirs in zip(ordered_neurons(*spread, "native"), ordered_neurons(*problem, "native"), strict=True):
-        assert torch.equal(ours, theirs)
+    assert all(map(torch.equal, ordered_neurons(*spread, "native"), ordered_neurons(*problem, "native")))
 
 
 def test_extreme_gates_saturate(instruction_set):
@@ -158,8 +161,8 @@ def test_extreme_gates_saturate(instruction_set):
     extreme = problem._replace(input_gates=gates)
     with torch.no_grad():
         expected = ordered_neurons(*in_float64(extreme), "reference")
-        for ours, theirs in zip(ordered_neurons(*extreme, "native"), expected, strict=True):
-            torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=1e-6)
+        outputs = ordered_neurons(*extreme, "native")
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-6, check_dtype=False)
 
 
 def test_nan_stays_in_its_row(instruction_set):
@@ -179,16 +182,14 @@ def test_nan_stays_in_its_row(instruction_set):
 def test_auto_takes_this_path_if_it_is_faster():
     problem = make_problem(native.MIN_LENGTH, 2, 3, 4, torch.float32)
     assert module.RECURRENCE.choose("auto", problem.input_gates) == "native"
-    assert module.RECURRENCE.choose("auto", problem.input_gates[:1]) is None
-    assert module.RECURRENCE.choose("auto", problem.input_gates[:, :0]) is None
-    assert module.RECURRENCE.choose("auto", problem.input_gates.double()) is None
+    for others in (problem.input_gates[:1], problem.input_gates[:, :0], problem.input_gates.double()):
+        assert module.RECURRENCE.choose("auto", others) is None
 
 
 def test_without_the_operator_auto_falls_back_and_native_raises_the_reason(monkeypatch):
     monkeypatch.setattr(OPERATOR, "instruction_set", lambda: None)
     problem = make_problem(9, 2, 3, 4, torch.float32)
-    for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):
-        assert torch.equal(ours, theirs)
+    assert all(map(torch.equal, ordered_neurons(*problem), ordered_neurons(*problem, "reference")))
     with pytest.raises(ValueError, match="native implementation cannot run here: its compiled operator is not inst"):
         ordered_neurons(*problem, "native")
     with pytest.raises(ValueError, match="it computes in float32, not in float64"):

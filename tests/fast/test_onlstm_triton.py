@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.fast.onlstm import triton as module
 from onlstm_hf.fast.recurrence.step_graphs import MAX_KEPT, KeptBuffers
 from tests.helpers import onlstm_problems
@@ -27,6 +26,7 @@ from tests.helpers.onlstm_problems import (
 )
 from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import library
+from tests.helpers.tiny_models import KINDS
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -167,9 +167,7 @@ class TestOnGPU:
             with torch.cuda.stream(stream):
                 results.append(gradients(problem, "triton"))
         torch.cuda.synchronize()
-        for result in results:
-            for ours, theirs in zip(result, expected, strict=True):
-                assert_near(ours, theirs)
+        assert_near(results, [expected] * len(results))
 
     def test_threads_are_independent(self):
         problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
@@ -184,10 +182,7 @@ class TestOnGPU:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(results) == 20
-        for result in results:
-            for ours, theirs in zip(result, expected, strict=True):
-                assert_near(ours, theirs)
+        assert_near(results, [expected] * 20)
 
     def test_it_can_be_recorded_in_a_larger_graph(self, monkeypatch):
         problem = on_gpu(make_problem(20, 3, 5, 4, torch.float32))
@@ -201,8 +196,7 @@ class TestOnGPU:
             for factor in (0.5, 0.1):
                 gates.copy_(problem.input_gates * factor)
                 graph.replay()
-                for ours, theirs in zip(outputs, ordered_neurons(gates, *problem[1:], "reference"), strict=True):
-                    assert_near(ours, theirs)
+                assert_near(outputs, ordered_neurons(gates, *problem[1:], "reference"))
 
     def test_evicted_buffers_may_still_be_in_use(self):
         """Runs more sizes than are kept, without waiting for the GPU."""
@@ -223,18 +217,15 @@ class TestOnGPU:
     def test_it_runs_on_another_device_than_the_current_one(self):
         problem = make_problem(39, 3, 5, 4, torch.float32)
         other = on_device(problem, "cuda:1")
-        for ours, theirs in zip(gradients(other, "triton"), gradients(problem, "reference"), strict=True):
-            assert_near(ours.cpu(), theirs)
+        assert_near(gradients(other, "triton"), gradients(problem, "reference"))
 
     @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
     def test_a_compiled_model_trains_like_a_plain_one(self, mode, precision):
         torch.manual_seed(0)
-        config = ONLSTMConfig(
-            vocab_size=50, embedding_size=24, hidden_size=40, chunk_size=4, initializer_range=1.0,
-            embedding_dropout=0.0, input_dropout=0.0, hidden_dropout=0.0, output_dropout=0.0, weight_dropout=0.0,
-        )  # fmt: skip
-        reference = ONLSTMForCausalLM(config).cuda().train()
+        kind = KINDS["onlstm"]
+        sizes = {"vocab_size": 50, "embedding_size": 24, "hidden_size": 40, "initializer_range": 1.0}
+        reference = kind.causal_class(kind.config(**sizes, **kind.no_dropout)).cuda().train()
         for layer in reference.model.layers:
             layer.implementation = "reference"
         model = copy.deepcopy(reference)
@@ -252,5 +243,5 @@ class TestOnGPU:
                 losses.append(loss.detach().clone())
             tolerance = 1e-4 if precision == "float32" else 0.03
             assert_near(losses[1], losses[0], tolerance)
-            for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
-                assert_near(ours.grad, theirs.grad, 10 * tolerance if precision == "float32" else 0.1)
+            ours, theirs = ([parameter.grad for parameter in each.parameters()] for each in (model, reference))
+            assert_near(ours, theirs, 10 * tolerance if precision == "float32" else 0.1)

@@ -50,9 +50,3 @@ def test_attention_to_windows_equals_attention_of_each_step(length):
         attention = attend((window @ keys[:, step, :, None]).squeeze(-1) / size**0.5, gates[:, step])
         torch.testing.assert_close(attentions[:, step], attention)
         torch.testing.assert_close(summaries[:, step], (attention.unsqueeze(-1) * window).sum(1))
-
-
-def test_an_unknown_implementation_is_refused():
-    tensors, keep = arguments(1, 1, 1, 2)
-    with pytest.raises(ValueError, match="must be one of auto, native, triton, not 'fast'"):
-        read_sequence(*tensors, *keep, implementation="fast")

@@ -110,20 +110,6 @@ def projection() -> list[torch.Tensor]:
     return [tensor.requires_grad_() for tensor in (hidden_states.transpose(0, 1), weight, bias)]
 
 
-@pytest.mark.usefixtures("block_size")
-@pytest.mark.parametrize("num_items", [None, 7, torch.tensor(7)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_the_projected_loss_equals_that_of_the_logits(projection, labels, num_items, dtype, tolerance):
-    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in projection]
-    expected = next_token_loss(F.linear(*inputs), labels, num_items)
-    loss = projected_next_token_loss(*inputs, labels, num_items)
-    assert loss.dtype == dtype
-    gradients, expected_gradients = (torch.autograd.grad(3 * value, inputs) for value in (loss, expected))
-    torch.testing.assert_close((loss, *gradients), (expected, *expected_gradients), rtol=tolerance, atol=tolerance)
-    with torch.no_grad():
-        assert torch.equal(projected_next_token_loss(*inputs, labels, num_items), loss)
-
-
 @pytest.fixture
 def mixture(projection) -> list[torch.Tensor]:
     """Returns `hidden_states`, `weight`, `bias` and the scores of three components."""
@@ -139,25 +125,20 @@ def mixed_log_probabilities(hidden_states, weight, bias, prior_scores):
 
 
 @pytest.mark.usefixtures("block_size")
-@pytest.mark.parametrize("num_items", [None, 7])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("num_items", [None, 7, torch.tensor(7)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_the_projected_loss_of_a_mixture_equals_that_of_the_mixed_probabilities(
-    mixture, labels, num_items, dtype, tolerance
-):
-    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in mixture]
-    *projection, prior_scores = inputs
-    expected = next_token_loss(mixed_log_probabilities(*inputs), labels, num_items)
-    loss = projected_next_token_loss(*projection, labels, num_items, prior_scores.log_softmax(-1))
+def test_the_projected_loss_equals_that_of_the_logits(projection, mixture, labels, mixed, num_items, dtype, tolerance):
+    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in (mixture if mixed else projection)]
+    logits = mixed_log_probabilities(*inputs) if mixed else F.linear(*inputs)
+    expected = next_token_loss(logits, labels, num_items)
+    log_priors = inputs[3].log_softmax(-1) if mixed else None
+    loss = projected_next_token_loss(*inputs[:3], labels, num_items, log_priors)
+    assert loss.dtype == dtype
     gradients, expected_gradients = (torch.autograd.grad(3 * value, inputs) for value in (loss, expected))
     torch.testing.assert_close((loss, *gradients), (expected, *expected_gradients), rtol=tolerance, atol=tolerance)
-
-
-def test_the_projected_loss_of_a_mixture_never_holds_the_logits_of_its_components(mixture, labels, monkeypatch):
-    monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
-    *projection, prior_scores = mixture
-    with LargestTensor() as largest:
-        projected_next_token_loss(*projection, labels, log_priors=prior_scores.log_softmax(-1)).backward()
-    assert largest.numel == max(tensor.numel() for tensor in mixture) < labels.numel() * 3 * VOCAB_SIZE
+    with torch.no_grad():
+        assert torch.equal(projected_next_token_loss(*inputs[:3], labels, num_items, log_priors), loss)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.02), (torch.float16, 0.003)])
@@ -178,19 +159,19 @@ def test_the_projected_loss_in_half_precision_is_close_to_that_in_float32(
         assert (gradient - expected_gradient).norm() < tolerance * expected_gradient.norm()
 
 
-def test_the_projected_loss_never_holds_all_logits(projection, labels, monkeypatch):
+@pytest.mark.parametrize("num_softmaxes", [1, 3])
+def test_the_projected_loss_never_holds_all_logits(projection, mixture, labels, monkeypatch, num_softmaxes):
     monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
-
+    inputs, log_priors = (projection, None) if num_softmaxes == 1 else (mixture[:3], mixture[3].log_softmax(-1))
     with LargestTensor() as largest:
-        projected_next_token_loss(*projection, labels).backward()
-    assert largest.numel == max(tensor.numel() for tensor in projection) < labels.numel() * VOCAB_SIZE
+        projected_next_token_loss(*inputs, labels, log_priors=log_priors).backward()
+    assert largest.numel == max(tensor.numel() for tensor in inputs) < labels.numel() * num_softmaxes * VOCAB_SIZE
 
 
 @pytest.mark.parametrize("factor", [1, 0.5])
 def test_the_projected_loss_can_be_differentiated_again_and_scaled(projection, labels, factor):
     loss = factor * projected_next_token_loss(*projection, labels)
-    logits = torch.nn.functional.linear(*projection)
-    expected = torch.autograd.grad(factor * next_token_loss(logits, labels), projection)
+    expected = torch.autograd.grad(factor * next_token_loss(F.linear(*projection), labels), projection)
     for _ in range(2):
         for tensor in projection:
             tensor.grad = None

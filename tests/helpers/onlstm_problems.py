@@ -30,8 +30,12 @@ def on_device(problem: Problem, device: str) -> Problem:
     return Problem(*(None if t is None else t.detach().to(device).requires_grad_(t.requires_grad) for t in problem))
 
 
-def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-4) -> None:
-    """Compares by the relative error of the whole tensor, with a minimal scale for tensors near 0."""
+def assert_near(actual, expected, tolerance: float = 1e-4) -> None:
+    """Compares tensors, or sequences of them, by the relative error of a whole tensor; its scale is at least 1e-3."""
+    if not isinstance(expected, torch.Tensor):
+        for ours, theirs in zip(actual, expected, strict=True):
+            assert_near(ours, theirs, tolerance)
+        return
     assert actual.shape == expected.shape
     actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
     error = (actual - expected).norm()
@@ -74,10 +78,15 @@ def make_mask(padding, length, batch_size):
 def check(problem: Problem, device: str = "cpu", tolerance: float = 1e-4, used=(0, 1, 2, 3)) -> None:
     """Compares values and gradients of Triton on a device with the reference in float64."""
     wide, problem = in_float64(problem), on_device(problem, device)
-    for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*wide, "reference"), strict=True):
-        assert_near(ours, theirs, tolerance)
-    for ours, theirs in zip(gradients(problem, "triton", used), gradients(wide, "reference", used), strict=True):
-        assert_near(ours, theirs, tolerance)
+    assert_near(ordered_neurons(*problem, "triton"), ordered_neurons(*wide, "reference"), tolerance)
+    assert_near(gradients(problem, "triton", used), gradients(wide, "reference", used), tolerance)
+    assert_unchanged(problem, wide)
+
+
+def assert_unchanged(problem: Problem, copy: Problem) -> None:
+    """Checks that the paths did not change their arguments, by a copy of any precision from before."""
+    for tensor, before in zip(problem, copy, strict=True):
+        assert tensor is None or torch.equal(tensor, before.to(tensor))
 
 
 SHAPES = pytest.mark.parametrize(
