@@ -5,32 +5,16 @@ from hypothesis import strategies as st
 
 from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
-from onlstm_hf.trees.treebank import GoldTree
+from tests.helpers.random_trees import as_gold, drawn_trees, numbered
 
 
 @st.composite
 def parsers(draw):
     """Draws binary and flat trees of two to four parsers for the same one to four sentences."""
     lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
-
-    def tree(length):
-        words = [f"w{index}" for index in range(length)]
-        binary = st.lists(st.integers(0, 4), min_size=length, max_size=length)
-        return st.one_of(
-            binary.map(lambda distances: tree_from_distances(distances, words)),
-            st.just(InducedTree.from_spans(words, [])),
-        )
-
-    trees = st.tuples(*map(tree, lengths)).map(list)
+    trees = st.tuples(*(drawn_trees(numbered(length)) for length in lengths)).map(list)
     return draw(st.lists(trees, min_size=2, max_size=4))
-
-
-def as_gold(tree):
-    """Converts a tree to a gold tree with labels."""
-    spans = [("X", start, end) for start, end in tree.spans()]
-    return GoldTree(tree.words, tuple(spans))
 
 
 @given(parsers())

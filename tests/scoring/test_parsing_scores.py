@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from onlstm_hf.scoring.parsing_scores import LabelRecall, mean_f1_interval, score_parses
 from onlstm_hf.trees.baselines import (
@@ -21,19 +22,9 @@ from onlstm_hf.trees.baselines import (
 )
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, read_treebank
+from tests.helpers.random_trees import binary_trees, numbered
 
 GOLD = GoldTree.from_bracket("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))))")
-
-
-def binary_trees(start, end):
-    """Returns all binary trees over the words start..end, as nested lists of indices."""
-    if end - start == 1:
-        return [str(start)]
-    return [
-        [left, right]
-        for split in range(start + 1, end)
-        for left, right in product(binary_trees(start, split), binary_trees(split, end))
-    ]
 
 
 def random_gold(num_words, generator):
@@ -214,30 +205,19 @@ def test_random_baselines_are_seeded(name):
     assert len(set(baseline_trees(name, gold, seed=1))) == 5
 
 
-def split_probability(nested):
-    """Returns the probability of a tree if all splits are uniform."""
-    if isinstance(nested, str):
-        return 1.0
-    left, right = nested
-    return split_probability(left) * split_probability(right) / (len(InducedTree.from_nested(nested).words) - 1)
-
-
 @pytest.mark.parametrize("num_words", [3, 4, 5])
 @pytest.mark.parametrize("draw", [uniform_random_tree, random_split_tree])
 def test_random_trees_have_their_distribution(draw, num_words):
     trees = binary_trees(0, num_words)
-    words = [str(index) for index in range(num_words)]
-    uniform = draw is uniform_random_tree
-    probabilities = [1 / len(trees) if uniform else split_probability(tree) for tree in trees]
-    assert sum(probabilities) == pytest.approx(1)
+    if draw is uniform_random_tree:
+        probabilities = [1 / len(trees)] * len(trees)
+    else:  # each constituent is split at any of its places
+        probabilities = [math.prod(1 / (end - start - 1) for start, end in spans) for spans in trees]
     generator, num_draws = Random(num_words), 14_000
-    counts = Counter(str(draw(words, generator).to_nested()) for _ in range(num_draws))
-    assert set(counts) == {str(tree) for tree in trees}
-    chi_square = sum(
-        (counts[str(tree)] - num_draws * probability) ** 2 / (num_draws * probability)
-        for tree, probability in zip(trees, probabilities, strict=True)
-    )
-    assert chi_square < {3: 10.8, 4: 18.5, 5: 34.5}[num_words]  # 99.9 % quantiles of 1, 4 and 13 degrees of freedom
+    counts = Counter(frozenset(draw(numbered(num_words), generator).spans()) for _ in range(num_draws))
+    assert set(counts) == set(trees)
+    expected = [num_draws * probability for probability in probabilities]
+    assert chisquare([counts[spans] for spans in trees], expected).pvalue > 1e-3
 
 
 @settings(max_examples=40)
@@ -249,7 +229,8 @@ def test_upper_bound_is_the_best_of_all_binary_trees(num_words, seed):
         result = score_parses([tree], [gold], num_resamples=0)
         return result.sentence_f1, result.corpus_f1, result.evalb_f1
 
-    best = np.max([scores(tree) for tree in binary_trees(0, num_words)], axis=0)
+    trees = [InducedTree.from_spans(gold.words, spans) for spans in binary_trees(0, num_words)]
+    best = np.max([scores(tree) for tree in trees], axis=0)
     assert scores(upper_bound_tree(gold)) == pytest.approx(best)
 
 

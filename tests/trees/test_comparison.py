@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onlstm_hf import GoldTree, InducedTree, score_parses, tree_from_distances
 from onlstm_hf.trees.induced_tree import NUM_TREES_SHOWN, TreeList
+from tests.helpers.random_trees import as_gold, numbered
 from tests.helpers.requirements import library
 
 
@@ -20,7 +21,7 @@ def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 @st.composite
 def sentences_with_two_trees(draw):
-    words = [f"w{index}" for index in range(draw(st.integers(0, 9)))]
+    words = numbered(draw(st.integers(0, 9)))
     distances = st.lists(st.floats(0, 1), min_size=len(words), max_size=len(words))
     return tree_from_distances(draw(distances), words), tree_from_distances(draw(distances), words, "none")
 
@@ -38,8 +39,7 @@ def test_shared_crossing_and_missed_constituents():
 def test_scores_equal_those_of_score_parses(trees):
     tree, other = trees
     comparison = tree.compare(other)
-    gold = GoldTree(other.words, tuple(("X", *span) for span in other.spans()))
-    scores = score_parses([tree], [gold], num_resamples=0)
+    scores = score_parses([tree], [as_gold(other)], num_resamples=0)
     rates = (comparison.precision, comparison.recall, comparison.f1)
     assert rates == pytest.approx((scores.sentence_precision, scores.sentence_recall, scores.sentence_f1), abs=1e-6)
     inner = [[span for span in each.spans() if span != (0, len(tree.words))] for each in trees]
@@ -53,7 +53,7 @@ def test_scores_equal_those_of_score_parses(trees):
 )
 def test_all_kinds_of_gold_trees_are_accepted(gold):
     tree = InducedTree.from_bracket("((the cat) sat)")
-    assert tree.compare(gold).f1 == tree.compare(InducedTree.from_bracket("((the cat) sat)")).f1 == 1
+    assert tree.compare(gold).f1 == tree.compare(tree).f1 == 1
 
 
 def test_penn_treebank_escapes_are_the_same_words():

@@ -1,6 +1,5 @@
 from collections import Counter
-from functools import cache
-from itertools import permutations, product
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,18 +11,7 @@ from onlstm_hf.trees.averaging import TIES, average_trees, best_trees
 from onlstm_hf.trees.baselines import left_branching_tree, right_branching_tree
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
-
-
-@cache
-def binary_trees(start, end):
-    """Returns the spans of all binary trees over the words from `start` to `end`."""
-    if end - start < 2:
-        return [frozenset()]
-    return [
-        left | right | {(start, end)}
-        for split in range(start + 1, end)
-        for left, right in product(binary_trees(start, split), binary_trees(split, end))
-    ]
+from tests.helpers.random_trees import binary_trees, drawn_trees, numbered
 
 
 def agreement(tree, trees):
@@ -31,19 +19,11 @@ def agreement(tree, trees):
     return sum(len(set(tree) & set(other.spans())) for other in trees)
 
 
-def words_of(number):
-    return [f"w{index}" for index in range(number)]
-
-
 @st.composite
 def trees_of_one_sentence(draw, min_words=1, max_words=7):
     """Draws binary and flat trees over the same words."""
-    words = words_of(draw(st.integers(min_words, max_words)))
-    distances = st.lists(st.integers(0, 5), min_size=len(words), max_size=len(words))
-    binary = distances.map(lambda values: tree_from_distances(values, words))
-    return draw(
-        st.lists(st.one_of(binary, binary, st.just(InducedTree.from_spans(words, []))), min_size=1, max_size=5)
-    )
+    words = numbered(draw(st.integers(min_words, max_words)))
+    return draw(st.lists(drawn_trees(words), min_size=1, max_size=5))
 
 
 @given(trees_of_one_sentence(), st.sampled_from(TIES))
@@ -63,13 +43,13 @@ def test_order_of_the_trees_does_not_matter(trees, generator):
 @pytest.mark.parametrize("ties", ["right", "left"])
 @pytest.mark.parametrize("num_words", [2, 5, 30])
 def test_right_and_left_ties_give_right_and_left_branching(ties, num_words):
-    words = words_of(num_words)
+    words = numbered(num_words)
     expected = {"right": right_branching_tree, "left": left_branching_tree}[ties](words)
     assert average_trees([InducedTree.from_spans(words, [])], ties=ties) == expected
     assert average_trees([left_branching_tree(words), right_branching_tree(words)], ties=ties) == expected
 
 
-def drawn_trees(trees, number, **options):
+def repeated_averages(trees, number, **options):
     """Counts the averages of repeated draws."""
     generator = np.random.default_rng(1)
     return Counter(average_trees(trees, seed=generator, **options) for _ in range(number))
@@ -82,14 +62,14 @@ def test_random_ties_draw_the_best_trees_uniformly(trees, rule):
     possible = {tree_from_distances(order, words, rule) for order in permutations(range(len(words)))}
     best = max(agreement(tree.spans(), trees) for tree in possible)
     equally_good = {tree for tree in possible if agreement(tree.spans(), trees) == best}
-    drawn = drawn_trees(trees, 40 * len(equally_good), branching_bias=rule)
+    drawn = repeated_averages(trees, 40 * len(equally_good), branching_bias=rule)
     assert set(drawn) == equally_good
     if len(equally_good) > 1:
         assert chisquare([drawn[tree] for tree in equally_good]).pvalue > 1e-6
 
 
 def test_random_ties_are_seeded():
-    flat = InducedTree.from_spans(words_of(12), [])
+    flat = InducedTree.from_spans(numbered(12), [])
     assert average_trees([flat], seed=3) == average_trees([flat], seed=3)
     assert len({average_trees([flat], seed=seed) for seed in range(5)}) > 1
     generator = np.random.default_rng(7)
@@ -97,16 +77,16 @@ def test_random_ties_are_seeded():
 
 
 def test_ties_are_found_despite_rounding_of_weight_sums():
-    words = words_of(4)
+    words = numbered(4)
     left, right = left_branching_tree(words), right_branching_tree(words)
-    drawn = drawn_trees([left, right, right, right], 50, weights=[0.3, 0.1, 0.1, 0.1])
+    drawn = repeated_averages([left, right, right, right], 50, weights=[0.3, 0.1, 0.1, 0.1])
     assert set(drawn) >= {left, right}
 
 
 @pytest.mark.parametrize("ties", TIES)
 def test_best_trees_have_the_highest_sum_of_scores(ties):
     scores = np.random.default_rng(0).random((4, 7, 7))
-    for tree, of_span in zip(best_trees(scores, [words_of(6)] * 4, ties=ties), scores, strict=True):
+    for tree, of_span in zip(best_trees(scores, [numbered(6)] * 4, ties=ties), scores, strict=True):
         assert set(tree.spans()) == max(binary_trees(0, 6), key=lambda spans: sum(of_span[span] for span in spans))
 
 
@@ -129,7 +109,7 @@ def test_invalid_trees_weights_and_ties_are_refused(trees, options, message):
 
 @pytest.mark.parametrize("num_words", [0, 1, 2])
 def test_averages_of_short_sentences(num_words):
-    tree = InducedTree.from_spans(words_of(num_words), [])
+    tree = InducedTree.from_spans(numbered(num_words), [])
     assert average_trees([tree, tree]) == tree
 
 

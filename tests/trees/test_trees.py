@@ -1,6 +1,7 @@
 import copy
 import pickle
 from dataclasses import FrozenInstanceError
+from functools import partial
 
 import numpy
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from onlstm_hf.trees.brackets import BracketNode, read_brackets
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
+from tests.helpers.random_trees import numbered
 from tests.helpers.requirements import library
 
 # Few different values make ties common.
@@ -18,10 +20,6 @@ DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("i
 WORDS = st.text(alphabet="ab()-LRB\\u0 \n\u3000é😀", max_size=8)
 NESTED = st.recursive(WORDS, lambda subtree: st.lists(subtree, min_size=1, max_size=4), max_leaves=15)
 NUM_WORDS = 10_000
-
-
-def numbered(num_words):
-    return [f"w{index}" for index in range(num_words)]
 
 
 def papers_tree(distances, words):
@@ -34,11 +32,12 @@ def papers_tree(distances, words):
     return right if at == 0 else [papers_tree(distances[:at], words[:at]), right]
 
 
-def unbiased_tree(distances, words):
+def unbiased_tree(distances, words, sign=-1):
+    """Ties are broken to the first word, or to the last one with a positive sign."""
     if len(words) == 1:
         return words[0]
-    at = max(range(1, len(words)), key=lambda index: (distances[index], -index))
-    return [unbiased_tree(distances[:at], words[:at]), unbiased_tree(distances[at:], words[at:])]
+    at = max(range(1, len(words)), key=lambda index: (distances[index], sign * index))
+    return [unbiased_tree(distances[:at], words[:at], sign), unbiased_tree(distances[at:], words[at:], sign)]
 
 
 def collapsed(nested):
@@ -64,15 +63,7 @@ def leaves(nested):
     return [nested] if isinstance(nested, str) else [word for part in nested for word in leaves(part)]
 
 
-def tree_of_ranges(distances, words):
-    """The unbiased rule with ties broken to the last word."""
-    if len(words) == 1:
-        return words[0]
-    at = max(range(1, len(words)), key=lambda index: (distances[index], index))
-    return [tree_of_ranges(distances[:at], words[:at]), tree_of_ranges(distances[at:], words[at:])]
-
-
-RECURSIONS = {"right": papers_tree, "none": unbiased_tree, "ranges": tree_of_ranges}
+RECURSIONS = {"right": papers_tree, "none": unbiased_tree, "ranges": partial(unbiased_tree, sign=1)}
 
 
 @given(DISTANCES, st.sampled_from(list(RECURSIONS)))
@@ -289,12 +280,9 @@ def test_trees_are_immutable_values():
 )
 def test_ten_thousand_words_in_one_chain(distances, right_branching, bias):
     tree = tree_from_distances(distances, numbered(NUM_WORDS), bias)
-    chain = (
-        [(i, NUM_WORDS) for i in range(NUM_WORDS - 1)]
-        if right_branching
-        else [(0, i) for i in range(2, NUM_WORDS + 1)]
-    )
-    assert set(tree.spans()) == set(chain)
+    assert set(tree.spans()) == {
+        (n, NUM_WORDS) if right_branching else (0, NUM_WORDS - n) for n in range(NUM_WORDS - 1)
+    }
     assert tree.depth == NUM_WORDS - 1
     assert InducedTree.from_bracket(tree.to_bracket()) == tree
     assert InducedTree.from_nested(tree.to_nested()) == tree
