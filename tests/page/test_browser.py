@@ -121,10 +121,7 @@ class Browser:
 @pytest.fixture(scope="module")
 def driver():
     if not (BROWSER and DRIVER):
-        missing(
-            "browser",
-            "neither Chromium nor its driver is installed (Debian: apt-get install chromium chromium-driver)",
-        )
+        missing("browser", "Chromium or its driver is missing (Debian: apt-get install chromium chromium-driver)")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     flags = ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "disable-background-networking")
@@ -436,12 +433,8 @@ def test_corrected_brackets_update_f1(browser):
 
 
 def test_pairs_are_scored_in_total_and_at_the_critical_place_for_all_models(browser):
-    browser.open(
-        view="pairs",
-        first="no company has ever reported a loss",
-        second="the company has ever reported a loss",
-        at="ever",
-    )
+    pair = {"first": "no company has ever reported a loss", "second": "the company has ever reported a loss"}
+    browser.open(view="pairs", **pair, at="ever")
     rows = [row.text for row in browser.find(".pairs tbody tr")]
     assert [row.split()[0] for row in rows] == list(MODELS[:2])  # the models of one language
     assert "+" in rows[0].split()[1] and "grammatical" in rows[0]

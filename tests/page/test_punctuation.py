@@ -9,7 +9,7 @@ import pytest
 from onlstm_hf import InducedTree, build_word_tokenizer, tree_from_distances
 from onlstm_hf.text.word_alignment import mark_offsets
 from onlstm_hf.trees.punctuation import CLOSING_MARKS, attach_marks, raise_at_marks
-from tests.helpers.page_scripts import run_script
+from tests.helpers.page_scripts import run_script, utf16
 
 PAIRS = [(opening, closing) for opening, all_closing in CLOSING_MARKS.items() for closing in all_closing]
 # More marks, attached to words or not. The last ones have more UTF-16 units than characters.
@@ -58,10 +58,6 @@ def typed_sentences():
 
 
 CASES = [*typed_sentences(), *random_sentences(1500)]
-
-
-def utf16(text, offsets):
-    return [[len(text[:place].encode("utf-16-le")) // 2 for place in pair] for pair in offsets]
 
 
 def as_case(text, offsets, distances):

@@ -110,14 +110,11 @@ def test_invalid_arguments_leave_no_files(tmp_path, checkpoints, folder, message
 
 def test_an_unsupported_tokenizer_is_refused(tmp_path, model):
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel()
-    foreign = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
-    with pytest.raises(ValueError, match="ByteLevel"):
-        write_models(tmp_path / "site", [("x", model, foreign)])
-    backend.pre_tokenizer = None
-    bare = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
-    with pytest.raises(ValueError, match="build_word_tokenizer"):
-        write_models(tmp_path / "site", [("x", model, bare)])
+    for splitter, message in ((pre_tokenizers.ByteLevel(), "ByteLevel"), (None, "build_word_tokenizer")):
+        backend.pre_tokenizer = splitter
+        foreign = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
+        with pytest.raises(ValueError, match=message):
+            write_models(tmp_path / "site", [("x", model, foreign)])
     assert list(tmp_path.iterdir()) == []
 
 

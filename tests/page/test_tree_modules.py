@@ -9,11 +9,11 @@ import pytest
 from onlstm_hf import InducedTree, tree_from_distances
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.baselines import left_branching_tree, right_branching_tree, uniform_random_tree
-from onlstm_hf.trees.treebank import GoldTree
 from tests.helpers.page_scripts import run_script
+from tests.helpers.random_trees import as_gold, numbered
 
 RULES = ("right", "none", "ranges")
-WORDS = [f"w{index}" for index in range(40)]
+WORDS = numbered(40)
 
 
 def random_distances(generator):
@@ -31,16 +31,14 @@ def random_tree(generator, length):
 
 
 def test_trees_from_random_distances_match_the_package():
-    distances = list(random_distances(random.Random(0)))
+    cases = [(values, rule) for values in random_distances(random.Random(0)) for rule in RULES]
     spans = run_script(
         """return data.map(([values, rule]) =>
              trees.treeFromDistances(values, values.map((_, index) => `w${index}`), rule).spans)""",
-        [(values, rule) for values in distances for rule in RULES],
+        cases,
         trees="trees/distances.js",
     )
-    expected = [
-        tree_from_distances(values, WORDS[: len(values)], rule).spans() for values in distances for rule in RULES
-    ]
+    expected = [tree_from_distances(values, WORDS[: len(values)], rule).spans() for values, rule in cases]
     assert [[tuple(span) for span in tree] for tree in spans] == expected
 
 
@@ -84,15 +82,13 @@ def test_scores_of_random_trees_match_the_package():
     pairs = [[random_tree(generator, length) for _ in range(2)] for length in range(1, 30) for _ in range(8)]
     scores = run_script(
         "return data.map(([tree, gold]) => scores.score(tree, gold))",
-        [[{"words": tree.words, "spans": tree.spans()} for tree in pair] for pair in pairs],
+        [list(map(as_json, pair)) for pair in pairs],
         scores="trees/scores.js",
     )
     for (tree, gold), found in zip(pairs, scores, strict=True):
-        as_gold = GoldTree(gold.words, tuple(("X", *span) for span in gold.spans()))
-        expected = score_parses([tree], [as_gold], num_resamples=0)
-        assert found["f1"] == pytest.approx(expected.sentence_f1, abs=1e-12)
-        assert found["precision"] == pytest.approx(expected.sentence_precision, abs=1e-12)
-        assert found["recall"] == pytest.approx(expected.sentence_recall, abs=1e-12)
+        expected = score_parses([tree], [as_gold(gold)], num_resamples=0).to_dict()
+        for rate in ("f1", "precision", "recall"):
+            assert found[rate] == pytest.approx(expected[f"sentence_{rate}"], abs=1e-12)
 
 
 def test_baselines_match_the_package():
@@ -140,9 +136,8 @@ def test_trees_in_formats_of_other_programs():
 
 def test_special_characters_of_latex_are_escaped():
     tree = InducedTree.from_spans(["$5", "50%", "a_b^c", "{x}\\y", "#&~", "]["], [])
-    qtree, square = run_script(
-        "return [exports.toQtree(data), exports.toSquareBrackets(data)]", as_json(tree), exports="trees/exports.js"
-    )
+    both = "return [exports.toQtree(data), exports.toSquareBrackets(data)]"
+    qtree, square = run_script(both, as_json(tree), exports="trees/exports.js")
     assert r"{\$5} {50\%} {a\_b\textasciicircum{}c} {\{x\}\textbackslash{}y} {\#\&\textasciitilde{}} {][}" in qtree
     assert "-RSB--LSB-" in square
 
@@ -179,8 +174,6 @@ def test_words_of_two_sentences_are_aligned_in_order():
         for side, words in enumerate((first, second)):
             assert [pair[side] for pair in aligned if pair[side] is not None] == list(range(len(words)))
         assert all(pair != [None, None] for pair in aligned)
-    assert run_script(
-        "return alignment.align(...data)",
-        [["the", "dogs", "saw", "it"], ["the", "old", "dog", "saw", "it"]],
-        alignment="trees/alignment.js",
-    ) == [[0, 0], [1, 1], [None, 2], [2, 3], [3, 4]]
+    pair = ["the", "dogs", "saw", "it"], ["the", "old", "dog", "saw", "it"]
+    columns = run_script("return alignment.align(...data)", pair, alignment="trees/alignment.js")
+    assert columns == [[0, 0], [1, 1], [None, 2], [2, 3], [3, 4]]

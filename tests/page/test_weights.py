@@ -122,10 +122,8 @@ def test_sensitive_rows_have_finer_steps_within_the_target_size(tmp_path, monkey
     num_weights = sum(tensor.numel() for tensor in page_tensors(model).values() if tensor.dim() > 1)
     coarsest, finest = write(0, 0), write(9, 9)
     for bytes_per_weight in (1.3, 1.5):
-        size = write(0, bytes_per_weight)  # smaller than the target size for all models
-        assert (
-            coarsest < 0.97 * bytes_per_weight * num_weights < size <= 1.005 * bytes_per_weight * num_weights < finest
-        )
+        target = bytes_per_weight * num_weights  # smaller than the target size for all models
+        assert coarsest < 0.97 * target < write(0, bytes_per_weight) <= 1.005 * target < finest
     monkeypatch.setattr(f"{WEIGHTS}.MAX_BYTES", 0)
     assert write(1.3, 2) <= 1.005 * 1.3 * num_weights < write(1.4, 2)  # a large model
     assert MAX_BYTES < 9_000_000
