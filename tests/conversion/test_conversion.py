@@ -10,10 +10,8 @@ from tests.helpers.original_files import onlstm_checkpoint, state_dict_of
 def original_state_dict(tied=True, **sizes) -> dict[str, torch.Tensor]:
     """Returns a state dict of the authors' `RNNModel` with 15 words and layers of 12 and 8 units."""
     state_dict = state_dict_of(onlstm_checkpoint(**{"num_layers": 2, **sizes}))
-    state_dict["decoder.weight"] = torch.randn(15, 8)
-    if tied:
-        del state_dict["decoder.weight"]
-    return state_dict
+    del state_dict["decoder.weight"]
+    return state_dict if tied else state_dict | {"decoder.weight": torch.randn(15, 8)}
 
 
 def test_sizes_are_read_from_the_tensors():
@@ -44,11 +42,6 @@ def test_the_state_dict_is_copied():
     assert torch.equal(model(torch.tensor([[1, 2]])).logits, before)
 
 
-def test_only_the_original_model_types_are_supported():
-    with pytest.raises(ValueError, match="not 'lstm'"):
-        convert_original_state_dict(original_state_dict(), model_type="lstm")
-
-
 @pytest.mark.parametrize("name", sorted(original_state_dict()))
 def test_a_missing_tensor_is_named(name):
     state_dict = original_state_dict()
@@ -57,16 +50,18 @@ def test_a_missing_tensor_is_named(name):
         convert_original_state_dict(state_dict)
 
 
-@pytest.mark.parametrize("state_dict", [{}, {"model.embeddings.weight": torch.ones(3, 3)}])
-def test_a_foreign_state_dict_is_refused(state_dict):
-    with pytest.raises(ValueError, match="missing decoder.bias, encoder.weight"):
-        convert_original_state_dict(state_dict)
-
-
-def test_an_unexpected_tensor_is_named():
-    state_dict = original_state_dict() | {"rnn.cells.0.attention.weight": torch.ones(2)}
-    with pytest.raises(ValueError, match="unexpected rnn.cells.0.attention.weight"):
-        convert_original_state_dict(state_dict)
+@pytest.mark.parametrize(
+    ("state_dict", "options", "message"),
+    [
+        ({}, {}, "missing decoder.bias, encoder.weight"),
+        ({"model.embeddings.weight": torch.ones(3, 3)}, {}, "missing decoder.bias, encoder.weight"),
+        (original_state_dict() | {"rnn.cells.0.attention.weight": torch.ones(2)}, {}, "unexpected rnn.cells.0.attent"),
+        (original_state_dict(), {"model_type": "lstm"}, "not 'lstm'"),
+    ],
+)
+def test_a_foreign_state_dict_or_model_type_is_refused(state_dict, options, message):
+    with pytest.raises(ValueError, match=message):
+        convert_original_state_dict(state_dict, **options)
 
 
 @pytest.mark.parametrize("name", sorted(original_state_dict(tied=False)))
@@ -79,9 +74,8 @@ def test_inconsistent_tensors_are_refused(name, shape):
 
 
 def test_layers_of_different_chunk_sizes_are_refused():
-    state_dict = original_state_dict() | {
-        name: tensor for name, tensor in original_state_dict(chunk_size=2).items() if ".cells.1." in name
-    }
+    smaller = original_state_dict(chunk_size=2)
+    state_dict = original_state_dict() | {name: smaller[name] for name in smaller if ".cells.1." in name}
     with pytest.raises(ValueError, match=r"differ in chunk size: \[2, 4\]"):
         convert_original_state_dict(state_dict)
 

@@ -20,7 +20,6 @@ from tests.helpers.memory import memory_below
 from tests.helpers.original_files import (
     LEGACY_HEAD,
     MakesAFolder,
-    importable_original_code,
     mutated,
     mutations,
     onlstm_checkpoint,
@@ -62,9 +61,8 @@ def tensor_program(
     """Returns the pickle of one tensor."""
     storage = value("storage") + storage_type + value(key) + value("cpu") + value(num_elements) + view
     place = value(offset) + value(sizes) + value(strides)
-    return (
-        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((" + storage + b"tQ" + place
-    ) + b"\x89ccollections\nOrderedDict\n)RtR."
+    start = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((" + storage + b"tQ"
+    return start + place + b"\x89ccollections\nOrderedDict\n)RtR."
 
 
 def read_tensor(path) -> torch.Tensor:
@@ -109,10 +107,8 @@ def test_views_scalars_and_parameters_are_read(tmp_path, is_zip):
 def test_modules_and_optimizers_are_records(tmp_path, is_zip):
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.25))
     saved = SavedObject(save([module, torch.optim.Adam(module.parameters())], tmp_path / "file", is_zip))
-    assert [record.full_name for record in saved.content] == [
-        "torch.nn.modules.container.Sequential",
-        "torch.optim.adam.Adam",
-    ]
+    names = ["torch.nn.modules.container.Sequential", "torch.optim.adam.Adam"]
+    assert [record.full_name for record in saved.content] == names
     linear, norm, dropout = dictionary_of(saved.content[0].state["_modules"]).values()
     assert is_same(saved.tensor(linear.state["_parameters"]["weight"]), module[0].weight.detach())
     assert is_same(saved.tensor(norm.state["_buffers"]["running_var"]), module[1].running_var)
@@ -182,21 +178,21 @@ IMPOSSIBLE_TENSORS = {
 }
 
 
+def tensor_files(folder, **fields):
+    """Returns a file of each format with the tensor of `tensor_program`."""
+    write_legacy(folder / "legacy", tensor_program(**fields), {"0": torch.arange(6.0)})
+    return torch_zip(folder / "zip", tensor_program(**fields), {"0": SIX_NUMBERS}), folder / "legacy"
+
+
 @pytest.mark.parametrize("fields", IMPOSSIBLE_TENSORS.values(), ids=IMPOSSIBLE_TENSORS)
 def test_an_impossible_tensor_is_refused(tmp_path, fields):
-    program = tensor_program(**fields)
-    torch_zip(tmp_path / "zip", program, {"0": SIX_NUMBERS})
-    write_legacy(tmp_path / "legacy", program, {"0": torch.arange(6.0)})
-    for path in (tmp_path / "zip", tmp_path / "legacy"):
+    for path in tensor_files(tmp_path, **fields):
         with pytest.raises(ValueError):
             read_tensor(path)
 
 
 def test_undamaged_test_files_are_read(tmp_path):
-    program = tensor_program()
-    torch_zip(tmp_path / "zip", program, {"0": SIX_NUMBERS})
-    write_legacy(tmp_path / "legacy", program, {"0": torch.arange(6.0)})
-    for path in (tmp_path / "zip", tmp_path / "legacy"):
+    for path in tensor_files(tmp_path):
         assert is_same(read_tensor(path), torch.arange(6.0).reshape(2, 3))
 
 
@@ -448,14 +444,11 @@ def checkpoint_parts(tmp_path_factory):
     """Pickle and storages of a zip file, and a complete file of the older format."""
     folder = tmp_path_factory.mktemp("files")
     checkpoint = onlstm_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2, chunk_size=1, num_layers=2)
-    with importable_original_code():
-        torch.save(checkpoint, folder / "zip")
+    save_in_zip(checkpoint, folder / "zip")
     save_as_torch_0_3(checkpoint, folder / "legacy")
     with zipfile.ZipFile(folder / "zip") as archive:
-        program = archive.read("zip/data.pkl")
-        storages = {
-            name.removeprefix("zip/data/"): archive.read(name) for name in archive.namelist() if "/data/" in name
-        }
+        program, names = archive.read("zip/data.pkl"), [name for name in archive.namelist() if "/data/" in name]
+        storages = {name.removeprefix("zip/data/"): archive.read(name) for name in names}
     return program, storages, (folder / "zip").read_bytes(), (folder / "legacy").read_bytes()
 
 

@@ -40,22 +40,13 @@ def _get_thnn_function_backend():
 
 
 _get_thnn_function_backend.__module__ = "torch.nn.backends.thnn"
-CLASSES = {
-    name: original_class(name)
-    for name in (
-        "model.RNNModel",
-        "locked_dropout.LockedDropout",
-        "ON_LSTM.ONLSTMStack",
-        "ON_LSTM.ONLSTMCell",
-        "splitcross.SplitCrossEntropyLoss",
-        "model_PRPN.PRPN",
-        "ParsingNetwork.ParsingNetwork",
-        "ReadingNetwork.ReadingNetwork",
-        "PredictNetwork.PredictNetwork",
-        "LSTMCell.LSTMCell",
-        "LSTMCell.LayerNorm",
-    )
-} | {"ON_LSTM.LinearDropConnect": original_class("ON_LSTM.LinearDropConnect", nn.Linear)}
+NAMES = """
+    model.RNNModel locked_dropout.LockedDropout ON_LSTM.ONLSTMStack ON_LSTM.ONLSTMCell splitcross.SplitCrossEntropyLoss
+    model_PRPN.PRPN ParsingNetwork.ParsingNetwork ReadingNetwork.ReadingNetwork PredictNetwork.PredictNetwork
+    LSTMCell.LSTMCell LSTMCell.LayerNorm
+"""
+CLASSES = {name: original_class(name) for name in NAMES.split()}
+CLASSES["ON_LSTM.LinearDropConnect"] = original_class("ON_LSTM.LinearDropConnect", nn.Linear)
 
 
 @contextmanager
@@ -98,12 +89,8 @@ def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_siz
         cell.hh = CLASSES["ON_LSTM.LinearDropConnect"](size, rows)
         cell.hh.dropout = weight_dropout
         cell.hh._weight = cell.hh.weight.masked_fill(cell.hh.weight > 0, 0) if weight_dropout else cell.hh.weight
-        cell.input_size, cell.hidden_size, cell.chunk_size, cell.n_chunk = (
-            input_size,
-            size,
-            chunk_size,
-            size // chunk_size,
-        )
+        cell.input_size, cell.hidden_size = input_size, size
+        cell.chunk_size, cell.n_chunk = chunk_size, size // chunk_size
         cell.drop_weight_modules = [cell.hh]
         cells.append(cell)
     stack.cells, stack.dropout, stack.sizes = nn.ModuleList(cells), 0.4, sizes
@@ -122,18 +109,15 @@ def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_siz
 
 def state_dict_of(checkpoint) -> dict[str, torch.Tensor]:
     """Returns the weights of such a model with drop-connect, with the authors' names."""
-    return {
-        name: tensor.clone() for name, tensor in checkpoint[0].state_dict().items() if not name.endswith("._weight")
-    }
+    weights = checkpoint[0].state_dict()
+    return {name: tensor.clone() for name, tensor in weights.items() if not name.endswith("._weight")}
 
 
 def prpn_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, num_slots=4, lookback=3, num_layers=2):
     """Returns a model with the attributes of the authors' `PRPN` after an evaluation."""
     torch.manual_seed(0)
-    model, parser, predictor = (
-        CLASSES[name]()
-        for name in ("model_PRPN.PRPN", "ParsingNetwork.ParsingNetwork", "PredictNetwork.PredictNetwork")
-    )
+    names = "model_PRPN.PRPN", "ParsingNetwork.ParsingNetwork", "PredictNetwork.PredictNetwork"
+    model, parser, predictor = (CLASSES[name]() for name in names)
     model.drop, model.idrop, model.rdrop = nn.Dropout(0.6), nn.Dropout(0.2), nn.Dropout(0)
     model.encoder, model.decoder = nn.Embedding(vocab_size, embedding_size), nn.Linear(embedding_size, vocab_size)
     model.decoder.weight = model.encoder.weight
@@ -213,9 +197,8 @@ def with_byte_strings(program: bytes) -> bytes:
     for (operation, argument, position), end in zip(operations, ends, strict=True):
         if operation.name == "BINUNICODE":
             text = argument.encode()
-            rewritten += (
-                b"U" + bytes([len(text)]) + text if len(text) < 256 else b"T" + struct.pack("<i", len(text)) + text
-            )
+            size = b"U" + bytes([len(text)]) if len(text) < 256 else b"T" + struct.pack("<i", len(text))
+            rewritten += size + text
         else:
             rewritten += program[position:end]
     return rewritten
