@@ -49,14 +49,9 @@ def test_words_of_gold_trees_keep_their_ids(shared_dir):
 def test_released_tokenizers_equal_those_of_the_recipes():
     for name in [*CARDS, "onlstm-es-small-distilled", "onlstm-nl-small-distilled", "prpn-pt-small"]:
         saved = json.loads((PROJECT_ROOT / "model_cards" / name / "tokenizer.json").read_text())
-        built = build_word_tokenizer(
-            vocabulary=saved["model"]["vocab"],
-            split="treebank" if name in CARDS else "whitespace",
-            lowercase=True,
-            digits_to_n=True,
-            drop_punctuation=True,
-            padding_side="left",
-        )
+        options = {"lowercase": True, "digits_to_n": True, "drop_punctuation": True, "padding_side": "left"}
+        split = "treebank" if name in CARDS else "whitespace"
+        built = build_word_tokenizer(vocabulary=saved["model"]["vocab"], split=split, **options)
         assert json.loads(built.backend_tokenizer.to_str()) == saved
 
 
@@ -161,9 +156,8 @@ def test_a_forward_pass_with_a_bos_token_equals_parse(text):
     asking = AutoTokenizer.from_pretrained(WORD_LEVEL, add_bos_token=True)
     with torch.no_grad():
         outputs = model(**asking(text, return_tensors="pt"), output_distances=True)
-    assert outputs.forget_distances[model.parse_layer, 0, 1:].tolist() == pytest.approx(
-        model.parse(text, tokenizer).distances, abs=1e-6
-    )
+    found = outputs.forget_distances[model.parse_layer, 0, 1:].tolist()
+    assert found == pytest.approx(model.parse(text, tokenizer).distances, abs=1e-6)
 
 
 @pytest.mark.parametrize("punctuation", ["drop", "attach", "cue"])

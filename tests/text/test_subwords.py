@@ -58,25 +58,3 @@ def test_special_tokens_in_the_text_are_no_words():
     tokenizer = build_subword_tokenizer(["<unk> aa <eos> aa"] * 5)
     assert set(tokenizer.get_vocab()) == {"<eos>", "<unk>", "<pad>", "a", "##a", "aa"}
     assert tokenizer.tokenize("aa <unk> aa") == ["aa", "<unk>", "aa"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"parts": "syllables"}, "unknown parts 'syllables'"),
-        ({"split": "characters"}, "words that are characters have no subwords"),
-        ({"split": "syllables"}, "unknown split 'syllables'"),
-        ({"vocab_size": 3}, "vocab_size is 3; it must exceed 3"),
-        ({"min_count": 0}, "min_count must be at least 1"),
-        ({"eos_token": "<unk>"}, "must be non-empty and eos and unk distinct"),
-    ],
-)
-def test_invalid_arguments_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        build_subword_tokenizer(TEXT, **options)
-
-
-@pytest.mark.parametrize("text", [[], [""], [" \n"], ["<unk>"]])
-def test_a_text_without_words_is_refused(text):
-    with pytest.raises(ValueError, match="no word: is the text empty"):
-        build_subword_tokenizer(text)

@@ -248,10 +248,9 @@ def test_long_lines_of_a_file_are_split_between_words(tmp_path):
 
 
 def test_errors_name_a_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="absent.txt"):
-        build_word_tokenizer(tmp_path / "absent.txt")
-    with pytest.raises(FileNotFoundError, match="absent.txt"):
-        build_word_tokenizer(["absent.txt"])
+    for source in (tmp_path / "absent.txt", ["absent.txt"]):
+        with pytest.raises(FileNotFoundError, match="absent.txt"):
+            build_word_tokenizer(source)
     with pytest.raises(FileNotFoundError):
         build_word_tokenizer([tmp_path])
 
@@ -273,26 +272,35 @@ def test_errors_name_the_line_that_is_not_utf8(tmp_path):
         build_word_tokenizer(path)
 
 
-@pytest.mark.parametrize("source", [[], [""], [" \n\t "], iter(())])
-def test_an_empty_source_is_refused(source):
-    with pytest.raises(ValueError, match="is the text empty"):
-        build_word_tokenizer(source)
+@pytest.mark.parametrize("build", [build_word_tokenizer, build_subword_tokenizer])
+@pytest.mark.parametrize("source", [[], [""], [" \n\t "], ["<unk>"], iter(())])
+def test_a_text_without_words_is_refused(build, source):
+    with pytest.raises(ValueError, match="no word.*: is the text empty"):
+        build(source)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("build", "options", "message"),
     [
-        ({"vocab_size": 3}, "vocab_size is 3"),
-        ({"min_count": 0}, "min_count"),
-        ({"min_count": 100}, "occurs 100 times or more"),
-        ({"split": "words"}, "unknown split 'words'; choose one of 'whitespace', 'treebank', 'characters'"),
-        ({"vocabulary": ["a"]}, "either a source"),
-        ({"eos_token": "<unk>"}, "distinct"),
+        *(
+            (build, options, message)
+            for build in (build_word_tokenizer, build_subword_tokenizer)
+            for options, message in (
+                ({"vocab_size": 3}, "vocab_size is 3; it must exceed 3"),
+                ({"min_count": 0}, "min_count must be at least 1"),
+                ({"split": "words"}, "unknown split 'words'; choose one of 'whitespace', 'treebank'"),
+                ({"eos_token": "<unk>"}, "must be non-empty and eos and unk distinct"),
+            )
+        ),
+        (build_word_tokenizer, {"min_count": 100}, "occurs 100 times or more"),
+        (build_word_tokenizer, {"vocabulary": ["a"]}, "either a source"),
+        (build_subword_tokenizer, {"parts": "syllables"}, "unknown parts 'syllables'"),
+        (build_subword_tokenizer, {"split": "characters"}, "words that are characters have no subwords"),
     ],
 )
-def test_invalid_arguments_are_refused(options, message):
+def test_invalid_arguments_are_refused(build, options, message):
     with pytest.raises(ValueError, match=message):
-        build_word_tokenizer(SENTENCES, **options)
+        build(SENTENCES, **options)
 
 
 @pytest.mark.parametrize(
@@ -321,10 +329,8 @@ def test_invalid_sources_are_refused():
 def test_words_without_letters_or_digits_are_dropped(split):
     text = ["O gato , que dorme . ( 12 %", "-- ... !?"]
     tokenizer = build_word_tokenizer(text, drop_punctuation=True, lowercase=True, split=split)
-    assert tokenizer.tokenize("O gato , que dorme . <eos> -- 12 ... $ % !? ( q.") == [
-        *["o", "gato", "que", "dorme", "<eos>", "12"],
-        "<unk>",
-    ]
+    words = tokenizer.tokenize("O gato , que dorme . <eos> -- 12 ... $ % !? ( q.")
+    assert words == ["o", "gato", "que", "dorme", "<eos>", "12", "<unk>"]
     assert set(tokenizer.get_vocab()) == {"<eos>", "<unk>", "<pad>", "o", "gato", "que", "dorme", "12"}
     with_numbers = build_word_tokenizer(text, drop_punctuation=True, digits_to_n=True, split=split)
     assert with_numbers.tokenize("12 , % .") == ["N", "N"]

@@ -32,10 +32,8 @@ def byte_level_bpe(add_prefix_space: bool = False, trim_offsets: bool = True, **
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = processors.ByteLevel(trim_offsets=trim_offsets)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"], show_progress=False
-    )
-    backend.train_from_iterator(CORPUS, trainer)
+    options = {"vocab_size": 300, "special_tokens": ["<|endoftext|>"], "show_progress": False}
+    backend.train_from_iterator(CORPUS, trainers.BpeTrainer(initial_alphabet=alphabet, **options))
     return PreTrainedTokenizerFast(tokenizer_object=backend, **special_tokens)
 
 
@@ -44,10 +42,8 @@ def unigram() -> PreTrainedTokenizerFast:
     backend.normalizer = normalizers.NFKC()
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=40, special_tokens=["<unk>", "</s>"], unk_token="<unk>", show_progress=False
-    )
-    backend.train_from_iterator(CORPUS, trainer)
+    options = {"vocab_size": 40, "special_tokens": ["<unk>", "</s>"], "show_progress": False}
+    backend.train_from_iterator(CORPUS, trainers.UnigramTrainer(unk_token="<unk>", **options))
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", eos_token="</s>")
 
 
