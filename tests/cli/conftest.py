@@ -1,16 +1,7 @@
-import shutil
-from pathlib import Path
-
 import pytest
 
 from onlstm_hf.cli.main import main
 from tests.helpers.tiny_models import MODEL_TYPES
-
-
-@pytest.fixture
-def broken_checkpoint(checkpoint, tmp_path):
-    """A copy of the checkpoint that a test may damage."""
-    return Path(shutil.copytree(checkpoint, tmp_path / "broken"))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import convert_original_state_dict
 from tests.helpers.command_line import WORDS
@@ -40,14 +40,6 @@ def test_a_converted_checkpoint_loads_with_from_pretrained(run, tmp_path, source
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "without").config.vocab_size == len(WORDS)
 
 
-def test_conversion_does_not_overwrite_files(error_of, tmp_path, source):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "precious").touch()
-    assert "exists already" in error_of("convert", source, out)
-    assert names_in(out) == ["precious"]
-
-
 @pytest.mark.parametrize(
     ("make", "name", "expected"),
     [
@@ -66,12 +58,10 @@ def test_a_full_checkpoint_of_the_authors_code_is_converted(run, tmp_path, vocab
 
 def test_settings_that_a_prpn_state_dict_lacks_can_be_given(run, error_of, tmp_path, source):
     torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
-    run("convert", tmp_path / "weights.pt", tmp_path / "defaults")
-    flags = ["--num-slots", 4, "--resolution", 0.25, "--no-hard"]
-    run("convert", tmp_path / "weights.pt", tmp_path / "given", *flags)
-    expected = {"defaults": (15, 0.1, True), "given": (4, 0.25, False)}
-    for name, values in expected.items():
-        config = AutoModelForCausalLM.from_pretrained(tmp_path / name).config
+    given = ["--num-slots", 4, "--resolution", 0.25, "--no-hard"]
+    for name, flags, values in (("defaults", [], (15, 0.1, True)), ("given", given, (4, 0.25, False))):
+        run("convert", tmp_path / "weights.pt", tmp_path / name, *flags)
+        config = AutoConfig.from_pretrained(tmp_path / name)
         assert (config.num_slots, config.resolution, config.hard) == values
     assert 'type "onlstm", which has no num_slots' in error_of("convert", source, tmp_path / "out", "--num-slots", 4)
 
@@ -80,10 +70,13 @@ def test_a_failed_conversion_leaves_no_files(error_of, tmp_path, source, vocabul
     def fail(*arguments, **options):
         raise OSError("the disk is full")
 
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").touch()
     before = names_in(tmp_path)
+    assert "exists already" in error_of("convert", source, tmp_path / "mine")
     assert "there is no file" in error_of("convert", source, tmp_path / "out", "--vocab-from", tmp_path / "absent.txt")
     assert "is a folder" in error_of("convert", source, tmp_path / "out", "--vocab-from", tmp_path)
     assert "does not exist" in error_of("convert", source, tmp_path / "absent" / "out")
     monkeypatch.setattr("transformers.PreTrainedTokenizerFast.save_pretrained", fail)
     assert "disk is full" in error_of("convert", source, tmp_path / "out", "--vocab-from", *vocabulary_files)
-    assert names_in(tmp_path) == before
+    assert names_in(tmp_path) == before and names_in(tmp_path / "mine") == ["precious"]

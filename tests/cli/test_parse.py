@@ -18,9 +18,8 @@ from tests.helpers.tiny_models import MODEL_TYPES
 
 def test_parse_writes_the_trees_of_the_model_in_input_order(run, checkpoint, model, tokenizer):
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
-    assert run("parse", *TEXT, "--model", checkpoint).splitlines() == expected
-    assert run("parse", *TEXT, "--model", checkpoint, "--batch-size", 2).splitlines() == expected
-    assert run("parse", *TEXT, "--model", checkpoint, "--max-length", 3).splitlines() == expected
+    for options in ([], ["--batch-size", 2], ["--max-length", 3]):
+        assert run("parse", *TEXT, "--model", checkpoint, *options).splitlines() == expected
 
 
 @pytest.mark.parametrize(
@@ -111,23 +110,24 @@ def test_pictures_of_several_sentences_are_numbered_in_a_new_folder(run, checkpo
     assert "dogs" in (tmp_path / "figures" / "3.svg").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("options", [["--format", "svg", "--output", "tree.jpg"], ["--language", "de"]])
-def test_wrong_options_write_nothing(checkpoint, tmp_path, monkeypatch, options):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--format", "svg", "--output", "tree.jpg"], "must end in .svg, .png"),
+        (["--format", "svg", "--output", "tree.svg"], "for several name a new folder"),
+        (["--language", "de"], "--split-sentences"),
+    ],
+)
+def test_wrong_options_write_nothing(error_of, checkpoint, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
-    assert main(["parse", *TEXT, "--model", str(checkpoint), *options]) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert message in error_of("parse", *TEXT, "--model", checkpoint, *options)
+    assert names_in(tmp_path) == []
 
 
 def test_a_picture_can_be_png(run, checkpoint, tmp_path):
     library("resvg_py")
     run("parse", TEXT[0], "--model", checkpoint, "--format", "svg", "--output", tmp_path / "tree.png")
     assert (tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_one_picture_of_several_sentences_is_refused(error_of, checkpoint, tmp_path):
-    message = error_of("parse", *TEXT, "--model", checkpoint, "--format", "svg", "--output", tmp_path / "tree.svg")
-    assert "for several name a new folder" in message
-    assert names_in(tmp_path) == []
 
 
 def test_output_goes_to_a_new_file(run, error_of, checkpoint, tmp_path):
@@ -140,7 +140,7 @@ def test_output_goes_to_a_new_file(run, error_of, checkpoint, tmp_path):
     assert names_in(tmp_path) == ["trees"]
 
 
-def test_the_batch_size_applies_to_model_calls(run, checkpoint, tmp_path, monkeypatch):
+def test_the_batch_size_applies_to_model_calls(run, checkpoint, monkeypatch):
     seen, syntactic_distances = [], ONLSTMForCausalLM.syntactic_distances
 
     def spy(self, input_ids, **options):
@@ -148,9 +148,7 @@ def test_the_batch_size_applies_to_model_calls(run, checkpoint, tmp_path, monkey
         return syntactic_distances(self, input_ids, **options)
 
     monkeypatch.setattr(ONLSTMForCausalLM, "syntactic_distances", spy)
-    path = tmp_path / "sentences.txt"
-    path.write_text("the cat sat\n" * 100)
-    run("parse", "--file", path, "--model", checkpoint, "--batch-size", 100)
+    run("parse", *["the cat sat"] * 100, "--model", checkpoint, "--batch-size", 100)
     assert seen == [100]
 
 

@@ -119,9 +119,10 @@ BIAS = "model.layers.0.recurrent_projection.bias"
         (of_another_type, "is no model of this package: it is of type gpt2"),
     ],
 )
-def test_errors_name_the_unusable_checkpoint_and_the_reason(error_of, broken_checkpoint, damage, message):
-    damage(broken_checkpoint)
-    assert message in error_of("parse", "cat", "--model", broken_checkpoint)
+def test_errors_name_the_unusable_checkpoint_and_the_reason(error_of, checkpoint, tmp_path, damage, message):
+    broken = shutil.copytree(checkpoint, tmp_path / "broken")
+    damage(broken)
+    assert message in error_of("parse", "cat", "--model", broken)
 
 
 def test_errors_name_the_environment_variable_of_the_default_model(error_of, monkeypatch):

@@ -18,9 +18,8 @@ def rows(checkpoint, documents, **options):
         document if isinstance(document, Document) else Document(document, str(number))
         for number, document in enumerate(documents)
     ]
-    return [
-        document.metadata["row"] for document in ParseDocuments(checkpoint, ParseOptions(**options)).run(documents)
-    ]
+    step = ParseDocuments(checkpoint, ParseOptions(**options))
+    return [document.metadata["row"] for document in step.run(documents)]
 
 
 def test_each_line_of_a_document_becomes_a_row_with_its_position(checkpoint):
@@ -86,11 +85,13 @@ def test_punctuation_alone_has_no_words(model, tmp_path, log_probability):
 def test_a_document_of_a_million_words_is_read_in_windows(checkpoint, monkeypatch):
     sizes = []
     windows = parse_documents.bounded_windows
-    monkeypatch.setattr(
-        parse_documents,
-        "bounded_windows",
-        lambda *arguments: (sizes.append(len(window)) or window[:1] for window in windows(*arguments)),
-    )
+
+    def first_of_each(*arguments):
+        for window in windows(*arguments):
+            sizes.append(len(window))
+            yield window[:1]
+
+    monkeypatch.setattr(parse_documents, "bounded_windows", first_of_each)
     rows(checkpoint, ["the old cat sat\n" * 250_000], log_probability=False)
     assert sum(sizes) == 250_000
     assert max(sizes) == parse_documents.SENTENCES_PER_WINDOW

@@ -78,13 +78,9 @@ def test_good_lines_of_a_damaged_compressed_file_are_read_and_the_rest_has_a_rea
     with compressed_open(path, "wt") as file:
         file.write("\n".join(lines))
     content = bytearray(path.read_bytes())
-    if damage == "cut":
-        content = content[: 3 * len(content) // 4]
-    elif damage == "flipped":
-        content[3 * len(content) // 4] ^= 255
-    else:
-        content = b"no such format"
-    path.write_bytes(content)
+    place = 3 * len(content) // 4
+    content[place] ^= 255
+    path.write_bytes({"cut": content[:place], "flipped": content, "replaced": b"no such format"}[damage])
     (tmp_path / "b.txt").write_text("the next file")
     *good, bad, after = only_task(read(tmp_path))
     assert bad == ("", readers.DAMAGED_REST) and after == ("the next file", None)

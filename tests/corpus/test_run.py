@@ -152,22 +152,22 @@ def test_load_dataset_reads_the_table(small, checkpoint, tmp_path, output_format
 
 
 @pytest.mark.parametrize("log_probability", [True, False])
-@pytest.mark.parametrize("kind, options", [("prpn", {"parsing_network": False}), ("rnn", {})])
-def test_a_model_without_trees_is_refused_before_anything_is_written(
-    small, tokenizer, tmp_path, kind, options, log_probability
+@pytest.mark.parametrize(
+    ("kind", "model_options", "options", "message"),
+    [
+        ("prpn", {"parsing_network": False}, {}, "induces no trees"),
+        ("rnn", {}, {}, "induces no trees"),
+        ("onlstm", {}, {"layer": 9}, "layer 9 does not exist"),
+    ],
+)
+def test_models_without_the_trees_are_refused_before_anything_is_written(
+    small, tokenizer, tmp_path, kind, model_options, options, message, log_probability
 ):
-    checkpoint = str(tmp_path / "checkpoint")
-    model = MODEL_TYPES[kind].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **options)
-    model.save_pretrained(checkpoint)
-    tokenizer.save_pretrained(checkpoint)
-    with pytest.raises(ValueError, match="induces no trees"):
-        parse(small, tmp_path / "output", checkpoint, log_probability=log_probability)
-    assert not (tmp_path / "output").exists()
-
-
-def test_an_unknown_layer_is_refused_before_anything_is_written(small, checkpoint, tmp_path):
-    with pytest.raises(ValueError, match="layer 9 does not exist"):
-        parse(small, tmp_path / "output", checkpoint, layer=9)
+    model = MODEL_TYPES[kind].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **model_options)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match=message):
+        parse(small, tmp_path / "output", str(tmp_path / "checkpoint"), log_probability=log_probability, **options)
     assert not (tmp_path / "output").exists()
 
 
@@ -197,35 +197,33 @@ def test_restarting_a_complete_run_does_nothing(small, checkpoint, tmp_path):
 
 def test_a_changed_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
     output = tmp_path / "output"
+
+    def check_refused(message, checkpoint=checkpoint, **options):
+        with pytest.raises(ValueError, match=f"begun with other {message}"):
+            parse(small, output, checkpoint, **one_task_at_a_time(**options))
+
     parse(small, output, checkpoint, **one_task_at_a_time())
-    with pytest.raises(ValueError, match="begun with other settings: branching_bias was right, not none"):
-        parse(small, output, checkpoint, **one_task_at_a_time(branching_bias="none"))
-    with pytest.raises(ValueError, match="begun with other settings: output_format was parquet, not jsonl"):
-        parse(small, output, checkpoint, **one_task_at_a_time(output_format="jsonl"))
+    check_refused("settings: branching_bias was right, not none", branching_bias="none")
+    check_refused("settings: output_format was parquet, not jsonl", output_format="jsonl")
     parse(small, output, checkpoint, **one_task_at_a_time(tasks=None))
-    with pytest.raises(ValueError, match="begun with other settings: tasks was 3, not 5"):
-        parse(small, output, checkpoint, **one_task_at_a_time(tasks=5))
+    check_refused("settings: tasks was 3, not 5", tasks=5)
 
     changed = copy.deepcopy(model)
     with torch.no_grad():
         next(changed.parameters())[0, 0] += 1
     for part in (changed, tokenizer):
         part.save_pretrained(tmp_path / "changed")
-    with pytest.raises(ValueError, match="begun with other settings: model was "):
-        parse(small, output, str(tmp_path / "changed"), **one_task_at_a_time())
+    check_refused("settings: model was ", str(tmp_path / "changed"))
     moved = shutil.copytree(checkpoint, tmp_path / "moved")
     parse(small, output, str(moved), **one_task_at_a_time())
 
-    content = (small / "a.txt").read_text()
-    (small / "a.txt").write_text(content + "one more\n")
-    with pytest.raises(ValueError, match=r"begun with other files: a\.txt is changed"):
-        parse(small, output, checkpoint, **one_task_at_a_time())
+    with (small / "a.txt").open("a") as file:
+        file.write("\none more\n")
+    check_refused(r"files: a\.txt is changed")
     (small / "b.txt").write_text("one more")
-    with pytest.raises(ValueError, match=r"begun with other files: a\.txt is changed, b\.txt is new"):
-        parse(small, output, checkpoint, **one_task_at_a_time())
+    check_refused(r"files: a\.txt is changed, b\.txt is new")
     (small / "a.txt").rename(small / "b.txt")
-    with pytest.raises(ValueError, match=r"begun with other files: a\.txt is missing, b\.txt is new"):
-        parse(small, output, checkpoint, **one_task_at_a_time())
+    check_refused(r"files: a\.txt is missing, b\.txt is new")
 
 
 def test_tasks_without_input_write_nothing(small, checkpoint, tmp_path):
