@@ -78,16 +78,15 @@ def test_line_ends_and_the_byte_order_mark_are_removed(tmp_path):
 
 
 def test_errors_name_the_unreadable_text_and_line(tmp_path):
-    with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 2"):
-        list(read_lines([b"the cat\n", b"caf\xe9\n"], "the letter"))
-    with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 1"):
-        list(read_lines([b"\xef\xbb\xbfcaf\xe9\n"], "the letter"))
-    with pytest.raises(
-        ValueError, match="the letter, line 1, has NUL characters, as UTF-16 without a byte order mark"
-    ):
-        list(read_lines("the cat\n".encode("utf-16-le").splitlines(keepends=True), "the letter"))
-    with pytest.raises(ValueError, match="the letter is empty"):
-        list(read_lines([b" \n"], "the letter"))
+    nul = "the letter, line 1, has NUL characters, as UTF-16 without a byte order mark"
+    for content, message in [
+        (b"the cat\ncaf\xe9\n", "the letter is not UTF-8: byte 0xe9 in line 2"),
+        (b"\xef\xbb\xbfcaf\xe9\n", "the letter is not UTF-8: byte 0xe9 in line 1"),
+        ("the cat\n".encode("utf-16-le"), nul),
+        (b" \n", "the letter is empty"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            list(read_lines(content.splitlines(keepends=True), "the letter"))
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_text_file(tmp_path / "missing.txt")
     with pytest.raises(IsADirectoryError, match="is a folder"):

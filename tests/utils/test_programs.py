@@ -44,11 +44,8 @@ def test_invalid_numbers_of_threads_are_refused(text):
 
 
 def test_programming_errors_are_raised():
-    def work():
-        raise KeyError("a mistake in the code")
-
     with pytest.raises(KeyError):
-        run_program("score.py", work)
+        run_program("score.py", lambda: {}["a mistake in the code"])
 
 
 def test_a_program_that_succeeds_exits_with_0(capsys):

@@ -239,14 +239,10 @@ def test_the_carried_parse_restores_the_mode_of_every_module_after_an_error():
 def test_a_checkpoint_carries_exactly_the_code_that_it_needs(kind, checkpoint):
     model_type = kind.config_class.model_type
     needed = closure(PACKAGE / "models" / f"modeling_{model_type}.py")
-    assert {path.name: path.read_bytes() for path in checkpoint.glob("*.py")} == {
-        path.name: path.read_bytes() for path in needed
-    }
-    classes = {
-        "AutoModel": kind.model_class,
-        "AutoModelForCausalLM": kind.causal_class,
-        "AutoModelForSequenceClassification": kind.sequence_class,
-    }
+    carried = {path.name: path.read_bytes() for path in checkpoint.glob("*.py")}
+    assert carried == {path.name: path.read_bytes() for path in needed}
+    classes = {"AutoModel": kind.model_class, "AutoModelForCausalLM": kind.causal_class}
+    classes["AutoModelForSequenceClassification"] = kind.sequence_class
     assert json.loads((checkpoint / "config.json").read_text())["auto_map"] == {
         "AutoConfig": f"configuration_{model_type}.{kind.config_class.__name__}",
         **{name: f"modeling_{model_type}.{cls.__name__}" for name, cls in classes.items()},
@@ -302,18 +298,14 @@ def test_a_class_of_a_notebook_is_saved_without_code_and_with_a_warning(tmp_path
 
 
 def test_a_model_in_a_user_file_carries_that_file_and_its_configuration(tmp_path, monkeypatch):
-    (tmp_path / "my_lstm.py").write_text(
-        "from onlstm_hf import ONLSTMForCausalLM\n\n\nclass MyLSTM(ONLSTMForCausalLM):\n    pass\n"
-    )
+    code = "from onlstm_hf import ONLSTMForCausalLM\n\n\nclass MyLSTM(ONLSTMForCausalLM):\n    pass\n"
+    (tmp_path / "my_lstm.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     import my_lstm
 
     my_lstm.MyLSTM(MODEL_TYPES["onlstm"].config()).save_pretrained(tmp_path / "saved")
     auto_map = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
-    assert auto_map == {
-        "AutoConfig": "configuration_onlstm.ONLSTMConfig",
-        "AutoModelForCausalLM": "my_lstm.MyLSTM",
-    }
+    assert auto_map == {"AutoConfig": "configuration_onlstm.ONLSTMConfig", "AutoModelForCausalLM": "my_lstm.MyLSTM"}
     needed = {path.name for path in closure(PACKAGE / "models" / "configuration_onlstm.py")}
     assert {path.name for path in (tmp_path / "saved").glob("*.py")} == needed | {"my_lstm.py"}
 
@@ -348,9 +340,8 @@ def test_installed_and_carried_code_work_in_one_process(tmp_path):
     changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
     with (changed_checkpoint / "modeling_onlstm.py").open("a") as file:
         file.write(DOUBLED_INPUTS)
-    report = run_isolated(
-        BESIDE_THE_PACKAGE, checkpoint, changed_checkpoint, json.dumps(PROMPT), modules=tmp_path / "modules"
-    )
+    arguments = checkpoint, changed_checkpoint, json.dumps(PROMPT)
+    report = run_isolated(BESIDE_THE_PACKAGE, *arguments, modules=tmp_path / "modules")
     assert report["classes"] == 2
     assert len(set(report["operators"])) == 1
     first, *others = report["same"]
