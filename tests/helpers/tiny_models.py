@@ -26,6 +26,7 @@ from onlstm_hf import (
 from onlstm_hf.models.state import ModelState
 
 VOCAB_SIZE, PAD = 13, 12
+DROPOUTS = "embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout"
 SIDES = pytest.mark.parametrize("side", ["left", "right"])  # of the padding
 
 
@@ -38,11 +39,7 @@ class Kind:
     causal_class: type[PreTrainedModel]
     sequence_class: type[PreTrainedModel]
     options: dict
-    no_dropout: dict = field(
-        default_factory=lambda: dict.fromkeys(
-            ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout"), 0.0
-        )
-    )
+    no_dropout: dict = field(default_factory=lambda: dict.fromkeys(DROPOUTS, 0.0))
     pair_class: type[PreTrainedModel] | None = None
 
     def config(self, **options) -> PreTrainedConfig:

@@ -10,13 +10,15 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
+from transformers import TrainingArguments
+
+from tests.helpers.tiny_models import DROPOUTS
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 GOLD_TREES = (
     "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
 )
-DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
 NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
 SPEEDS = {"tokens_per_s", "pairs_per_s", "words_per_s"}
 
@@ -39,6 +41,11 @@ def run_in_process(main: Callable[[list[str]], dict], arguments: list[str]) -> d
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     return main(arguments)
+
+
+def trainer_arguments(output_dir: str | Path, **options: object) -> TrainingArguments:
+    """Returns arguments of `Trainer` for a CPU, without reports and progress bars."""
+    return TrainingArguments(str(output_dir), use_cpu=True, disable_tqdm=True, **{"report_to": [], **options})
 
 
 def log_of(output_dir: str | Path, *names: str) -> list[dict]:

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from transformers import GenerationConfig, Trainer, TrainingArguments, WatermarkingConfig
+from transformers import GenerationConfig, Trainer, WatermarkingConfig
 
 from onlstm_hf import build_subword_tokenizer, build_word_tokenizer
 from tests.helpers.requirements import library
+from tests.helpers.training_runs import trainer_arguments
 
 TEXT = "the old cat saw a dog and the bird sang on a mat"
 
@@ -62,8 +63,7 @@ MAPS = ["input_projection", "recurrent_projection"]
 PEFT = [
     Feature("DoRA", {"type": "LoraConfig", "r": 2, "use_dora": True, "init_lora_weights": False}),
     Feature(
-        "AdaLoRA",
-        {"type": "AdaLoraConfig", "init_r": 2, "target_r": 1, "total_step": 9, "init_lora_weights": False},
+        "AdaLoRA", {"type": "AdaLoraConfig", "init_r": 2, "target_r": 1, "total_step": 9, "init_lora_weights": False}
     ),
     Feature("LoHa", {"type": "LoHaConfig", "r": 2, "init_weights": False}),
     Feature("LoKr", {"type": "LoKrConfig", "r": 2, "init_weights": False}),
@@ -140,11 +140,11 @@ def test_trainer(feature, model, tokenizer, tmp_path, monkeypatch):
         library("trackio")
         monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     rows = [{"input_ids": row, "labels": row} for row in torch.randint(2, len(tokenizer), (6, 5))]
-    options = {"max_steps": 2, "save_steps": 2, "logging_steps": 1, "use_cpu": True, "report_to": []}
+    steps = {"max_steps": 2, "save_steps": 2, "logging_steps": 1}
     before = copy.deepcopy(model.state_dict())
 
     def use():
-        arguments = TrainingArguments(str(tmp_path), disable_tqdm=True, **{**options, **feature.options})
+        arguments = trainer_arguments(tmp_path, **steps, **feature.options)
         trainer = Trainer(model, arguments, train_dataset=rows, eval_dataset=rows)
         trainer.train()
         losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

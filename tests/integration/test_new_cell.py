@@ -119,10 +119,7 @@ def test_the_fast_path_equals_the_equations(fast_cell, padding):
     layer = fast_cell.FastCumaxLSTMLayer(5, chunks * chunk_size, chunk_size, 0.0).double()
     inputs = torch.randn(length, batch_size, 5).double().requires_grad_()
     hidden, cell = (torch.randn(batch_size, chunks * chunk_size).double().requires_grad_() for _ in range(2))
-    mask = None
-    if padding:
-        mask = torch.ones(length, batch_size, dtype=torch.bool)
-        mask[2:, 1] = mask[0, 2] = False
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 0, 1], [1, 0, 1]]).bool() if padding else None
     variables = [inputs, hidden, cell, *layer.parameters()]
     results = []
     for implementation in ("reference", "fused"):
@@ -154,9 +151,8 @@ def test_the_fast_path_trains_in_bfloat16_and_compiled(fast_cell, monkeypatch):
 
 
 def test_the_checkpoint_contains_the_code_and_loads_in_a_new_process(checkpoint, project_root, tmp_path):
-    assert (checkpoint / "minimal_cell.py").read_bytes() == (
-        project_root / "examples" / "minimal_cell.py"
-    ).read_bytes()
+    code = project_root / "examples" / "minimal_cell.py"
+    assert (checkpoint / "minimal_cell.py").read_bytes() == code.read_bytes()
     report = run_isolated(LOAD_AND_USE, checkpoint, SENTENCE, project_root, modules=tmp_path, folder=project_root)
     assert report["statuses"] == [1, 0] and "trust_remote_code" in report["told"]
     assert report["module"].startswith("transformers_modules.")
@@ -181,15 +177,15 @@ def test_a_run_can_be_resumed(checkpoint, arguments):
 
 
 @pytest.mark.parametrize(
-    ("script", "arguments"),
+    ("script", "data"),
     [
-        (evaluate_lm, ["--files", "text.txt"]),
-        (evaluate_parsing, ["--treebank", "trees.mrg"]),
-        (evaluate_syntax, ["--blimp", "blimp"]),
+        (evaluate_lm, "--files=text.txt"),
+        (evaluate_parsing, "--treebank=trees.mrg"),
+        (evaluate_syntax, "--blimp=blimp"),
     ],
 )
 @pytest.mark.parametrize("option", [[], ["--trust-remote-code"]], ids=str)
-def test_evaluation_runs_remote_code_only_if_trusted(script, arguments, option, tmp_path, monkeypatch):
+def test_evaluation_runs_remote_code_only_if_trusted(script, data, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(f"{SENTENCE}\n")
     Path("trees.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
@@ -203,7 +199,7 @@ def test_evaluation_runs_remote_code_only_if_trusted(script, arguments, option, 
         raise ValueError("seen")
 
     monkeypatch.setattr(script, "load_checkpoint", load)
-    assert script.main(["checkpoint", *arguments, *option]) == 1
+    assert script.main(["checkpoint", data, *option]) == 1
     assert trusted == [bool(option)]
 
 

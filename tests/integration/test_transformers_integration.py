@@ -4,9 +4,10 @@ import copy
 
 import pytest
 import torch
-from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments, pipeline
+from transformers import DataCollatorForLanguageModeling, Trainer, pipeline
 
 from onlstm_hf import build_word_tokenizer
+from tests.helpers.training_runs import trainer_arguments
 
 CORPUS = [
     "the old cat saw the dog",
@@ -29,14 +30,9 @@ def tokenizer():
 def make_model(kind, tokenizer):
     def make(**options):
         torch.manual_seed(0)
-        special = {
-            "vocab_size": len(tokenizer),
-            "initializer_range": 0.5,
-            "eos_token_id": tokenizer.eos_token_id,
-            "bos_token_id": tokenizer.eos_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
-        }
-        return kind.causal_class(kind.config(**{**special, **options})).eval()
+        special = dict.fromkeys(("eos_token_id", "bos_token_id"), tokenizer.eos_token_id)
+        special |= {"pad_token_id": tokenizer.pad_token_id, "vocab_size": len(tokenizer), "initializer_range": 0.5}
+        return kind.causal_class(kind.config(**special, **options)).eval()
 
     return make
 
@@ -156,19 +152,10 @@ def test_the_norm_of_the_gradient_can_be_differentiated(make_model, ids):
 # Trainer
 
 
-class Sentences(torch.utils.data.Dataset):
-    """Items have the same number of labels, so the order of averaging does not matter."""
-
-    def __init__(self, tokenizer, num_tokens=6):
-        stream = [token for text in CORPUS * 4 for token in (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)]
-        starts = range(0, len(stream) - num_tokens, num_tokens)
-        self.items = [torch.tensor(stream[start : start + num_tokens]) for start in starts]
-
-    def __len__(self):
-        return len(self.items)
-
-    def __getitem__(self, index):
-        return {"input_ids": self.items[index], "labels": self.items[index]}
+def sentences(tokenizer) -> list[dict[str, torch.Tensor]]:
+    """Returns items of the same number of labels, so that the order of averaging does not matter."""
+    stream = [token for text in CORPUS * 4 for token in (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)]
+    return [{"input_ids": ids, "labels": ids} for ids in torch.tensor(stream).split(6)[:-1]]
 
 
 # Excludes the PRPN, whose batch normalisation differs between half and full batches.
@@ -178,9 +165,8 @@ def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_m
     for batch_size, accumulated in ((4, 1), (2, 2)):
         model = make_model(**kind.no_dropout)
         batches = {"per_device_train_batch_size": batch_size, "gradient_accumulation_steps": accumulated}
-        options = {"max_steps": 10, "learning_rate": 0.02, "optim": "sgd", "use_cpu": True, "report_to": [], **batches}
-        arguments = TrainingArguments(str(tmp_path), disable_tqdm=True, **options)
-        Trainer(model, arguments, train_dataset=Sentences(tokenizer)).train()
+        arguments = trainer_arguments(tmp_path, max_steps=10, learning_rate=0.02, optim="sgd", **batches)
+        Trainer(model, arguments, train_dataset=sentences(tokenizer)).train()
         weights.append(model.state_dict())
     torch.testing.assert_close(*weights)
 
@@ -189,11 +175,8 @@ def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_m
 def test_trainer_predicts_the_next_token_with_and_without_label_smoothing(
     kind, make_model, tokenizer, tmp_path, smoothing
 ):
-    model, dataset = make_model(**kind.no_dropout), Sentences(tokenizer)
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path), label_smoothing_factor=smoothing, use_cpu=True, report_to=[], disable_tqdm=True
-    )
-    trainer = Trainer(model=model, args=arguments, eval_dataset=dataset)
+    model, dataset = make_model(**kind.no_dropout), sentences(tokenizer)
+    trainer = Trainer(model, trainer_arguments(tmp_path, label_smoothing_factor=smoothing), eval_dataset=dataset)
     inputs = {name: torch.stack([item[name] for item in dataset]) for name in ("input_ids", "labels")}
     with torch.no_grad():
         losses = -logits_of(model, inputs["input_ids"])[:, :-1].log_softmax(dim=-1)
@@ -212,10 +195,9 @@ def test_trainer_counts_the_same_labels_with_padding_on_either_side(kind, make_m
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.padding_side = side
     model, rows = make_model(**kind.no_dropout), [[3, 4, 5, 6, 7], [8, 9], [5, 4, 3]]
-    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], disable_tqdm=True)
     collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
     dataset = [{"input_ids": row} for row in rows]
-    trainer = Trainer(model=model, args=arguments, eval_dataset=dataset, data_collator=collator)
+    trainer = Trainer(model, trainer_arguments(tmp_path), eval_dataset=dataset, data_collator=collator)
     with torch.no_grad():
         sums = [
             logits_of(model, row[None])[0, :-1].log_softmax(dim=-1).gather(-1, row[1:, None]).sum()
@@ -229,11 +211,8 @@ def test_trainer_counts_the_same_labels_with_padding_on_either_side(kind, make_m
 
 
 def test_trainer_predicts_logits(model, tokenizer, tmp_path):
-    dataset = Sentences(tokenizer)
-    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], disable_tqdm=True)
-    trainer = Trainer(model=model, args=arguments)
-    predictions = trainer.predict(dataset).predictions
-    with torch.no_grad():
-        expected = model(torch.stack(dataset.items)).logits
-    assert predictions.shape == expected.shape
-    torch.testing.assert_close(torch.tensor(predictions), expected)
+    dataset = sentences(tokenizer)
+    predictions = Trainer(model, trainer_arguments(tmp_path)).predict(dataset).predictions
+    torch.testing.assert_close(
+        torch.tensor(predictions), logits_of(model, torch.stack([item["input_ids"] for item in dataset]))
+    )

@@ -23,9 +23,11 @@ def test_locked_dropout_keeps_one_mask_for_all_steps_of_a_sequence(dtype):
 
 
 @pytest.mark.parametrize(("probability", "training"), [(PROBABILITY, False), (0.0, True)])
-def test_locked_dropout_does_nothing_in_evaluation_or_without_probability(probability, training):
+def test_nothing_is_dropped_in_evaluation_or_without_probability(probability, training):
     inputs = torch.randn(3, 4, 5)
     assert LockedDropout(probability).train(training)(inputs) is inputs
+    embedding, input_ids = nn.Embedding(9, 6), torch.randint(9, (3, 4))
+    assert torch.equal(dropped_words(embedding, input_ids, probability, training), embedding(input_ids))
 
 
 def test_a_dropped_word_is_zero_at_all_positions():
@@ -42,12 +44,6 @@ def test_a_dropped_word_is_zero_at_all_positions():
     assert {word for word in range(200) if (embedding.weight.grad[word] == 0).all()} == dropped | (
         set(range(200)) - set(input_ids.flatten().tolist())
     )
-
-
-@pytest.mark.parametrize(("probability", "training"), [(PROBABILITY, False), (0.0, True)])
-def test_no_words_are_dropped_in_evaluation_or_without_probability(probability, training):
-    embedding, input_ids = nn.Embedding(9, 6), torch.randint(9, (3, 4))
-    assert torch.equal(dropped_words(embedding, input_ids, probability, training), embedding(input_ids))
 
 
 def test_drop_connect_zeroes_weights_without_rescaling_in_training():

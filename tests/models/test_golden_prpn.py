@@ -20,11 +20,6 @@ def golden(request, shared_dir) -> Golden:
     return load_golden(shared_dir / "golden" / request.param, "prpn", **options)
 
 
-def computed_by(implementation: str, model: PRPNForCausalLM) -> PRPNForCausalLM:
-    model.set_implementation(implementation)
-    return model
-
-
 @pytest.fixture(scope="module")
 def exact(golden) -> PRPNForCausalLM:
     """Returns the model in float64."""
@@ -71,8 +66,9 @@ def test_trees_are_equal(golden, evaluated):
 def test_a_training_step(golden, computation):
     """With soft gates the recurrence amplifies rounding errors, in the authors' code and in ours."""
     tolerance = 1e-5 if golden.model.config.hard else 2e-4
-    model = copy.deepcopy(golden.model).train()
-    model = computed_by("reference", model.double()) if computation == "float64" else computed_by(computation, model)
+    is_double = computation == "float64"
+    model = copy.deepcopy(golden.model).train().to(torch.float64 if is_double else torch.float32)
+    model.set_implementation("reference" if is_double else computation)
     for module in model.modules():
         if isinstance(module, ElementDropout):
             module.probability = 0.0
@@ -97,7 +93,8 @@ def test_a_training_step(golden, computation):
 
 @pytest.mark.parametrize("implementation", ["reference", pytest.param("native", marks=built)])
 def test_distances_in_float32(golden, implementation):
-    model = computed_by(implementation, copy.deepcopy(golden.model))
+    model = copy.deepcopy(golden.model)
+    model.set_implementation(implementation)
     with torch.no_grad():
         outputs = model(golden.input_ids, shift_labels=golden.labels, output_distances=True)
     assert_close(outputs.distances, golden.tensors["eval.gates"])

@@ -3,17 +3,13 @@
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import (
-    AutoModelForSequenceClassification,
-    DataCollatorWithPadding,
-    Trainer,
-    TrainingArguments,
-    pipeline,
-)
+from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, pipeline
 
 from onlstm_hf import build_word_tokenizer
 from tests.helpers.tiny_models import KINDS, MODEL_TYPES, PAD, pad, random_rows
+from tests.helpers.training_runs import trainer_arguments
 
+IDS = torch.tensor([[3, 5, 7, 1], [2, 9, 4, 6]])
 # The last word decides whether a text is positive.
 TEXTS = [
     *("the film is good", "bad things end good", "good", "a bad film that ends good"),
@@ -57,8 +53,7 @@ def test_logits_are_a_linear_map_of_the_output_at_the_last_real_token(model, sid
 
 
 def test_without_a_mask_every_token_counts(model):
-    ids = torch.stack([row[:4] for row in random_rows()[:2]])
-    torch.testing.assert_close(logits_of(model, ids), expected_logits(model, ids), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits_of(model, IDS), expected_logits(model, IDS), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -69,18 +64,17 @@ def test_without_a_mask_every_token_counts(model):
     ],
 )
 def test_the_loss_depends_on_the_labels_and_on_every_weight(model, labels, loss):
-    ids = torch.stack([row[:4] for row in random_rows()[:2]])
-    output = model(ids, labels=labels)
+    output = model(IDS, labels=labels)
     torch.testing.assert_close(output.loss, loss(output.logits, labels))
     output.loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
-    assert torch.equal(model(ids, labels=labels, return_dict=False)[0], output.loss)
+    assert torch.equal(model(IDS, labels=labels, return_dict=False)[0], output.loss)
 
 
 def test_several_labels_may_be_integers(model):
     model.config.problem_type = "multi_label_classification"
-    ids, labels = torch.stack([row[:4] for row in random_rows()[:2]]), torch.tensor([[1, 0, 1], [0, 0, 1]])
-    assert torch.equal(model(ids, labels=labels).loss, model(ids, labels=labels.float()).loss)
+    labels = torch.tensor([[1, 0, 1], [0, 0, 1]])
+    assert torch.equal(model(IDS, labels=labels).loss, model(IDS, labels=labels.float()).loss)
 
 
 def test_one_label_is_a_regression(kind):
@@ -126,8 +120,7 @@ def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(tmp_path):
     trained = []
     for size, steps in ((4, 1), (2, 2)):
         options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps, "max_steps": 1}
-        fixed = {"optim": "sgd", "learning_rate": 1.0, "save_strategy": "no", "use_cpu": True, "report_to": []}
-        arguments = TrainingArguments(output_dir=str(tmp_path), disable_tqdm=True, **options, **fixed)
+        arguments = trainer_arguments(tmp_path, optim="sgd", learning_rate=1.0, save_strategy="no", **options)
         model = kind.make(kind.sequence_class, num_labels=3, **kind.no_dropout)
         Trainer(model=model, args=arguments, train_dataset=rows).train()
         trained.append(model.state_dict())
@@ -141,16 +134,8 @@ def test_trainer_fine_tunes_on_texts_of_different_lengths(kind, tmp_path):
     torch.manual_seed(0)
     model = kind.sequence_class(kind.config(**kind.no_dropout, **options, **labels))
     rows = [{**tokenizer(text), "labels": label} for text, label in zip(TEXTS, LABELS, strict=True)]
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path / "run"),
-        max_steps=30,
-        learning_rate=0.05,
-        lr_scheduler_type="constant",
-        save_strategy="no",
-        use_cpu=True,
-        report_to=[],
-        disable_tqdm=True,
-    )
+    steps = {"max_steps": 30, "learning_rate": 0.05, "lr_scheduler_type": "constant", "save_strategy": "no"}
+    arguments = trainer_arguments(tmp_path / "run", **steps)
     collator = DataCollatorWithPadding(tokenizer)
     trainer = Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
     trainer.train()
@@ -159,6 +144,5 @@ def test_trainer_fine_tunes_on_texts_of_different_lengths(kind, tmp_path):
     trainer.save_model(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
     classify = pipeline("text-classification", model=str(tmp_path / "saved"), device="cpu")
-    assert [found["label"] for found in classify(TEXTS, batch_size=3)] == [
-        labels["id2label"][label] for label in LABELS
-    ]
+    expected = [labels["id2label"][label] for label in LABELS]
+    assert [found["label"] for found in classify(TEXTS, batch_size=3)] == expected
