@@ -9,13 +9,7 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import parse_eval_result_entries
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedModel,
-    pipeline,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification, build_word_tokenizer
 from onlstm_hf.hub.export import export_checkpoint
@@ -31,7 +25,7 @@ LANGUAGE_MODELS = {"onlstm": "模型/été", "onlstm-2": "語言/été", "prpn":
 CLASSIFIERS = {"onlstm-pairs": "ζεύγη", "rnn-pairs": "pairs.rnn", "tree_lstm-pairs": "bäume"}
 
 
-def make_model(name: str, options: dict) -> PreTrainedModel:
+def make_model(name: str, options: dict):
     model_type, _, kind = name.partition("-")
     if model_type == "tree_lstm":
         torch.manual_seed(0)
@@ -60,6 +54,12 @@ def name(request) -> str:
 def saved(tmp_path_factory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("saved")
     return {name: save_checkpoint(name, root / name) for name in (*LANGUAGE_MODELS, *CLASSIFIERS)}
+
+
+@pytest.fixture
+def folder(name, root) -> Path:
+    """The folder of an exported checkpoint."""
+    return root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,7 @@ def test_checkpoints_of_the_same_type_and_folder_name_do_not_mix(without_package
     assert len(set(modules.values())) >= 6 and first != second
 
 
-def test_every_model_computes_the_same_as_with_the_package(name, report, root):
-    folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
+def test_every_model_computes_the_same_as_with_the_package(name, report, folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     text = PAIR["text"] if name in CLASSIFIERS else SENTENCE
     with torch.no_grad():
@@ -112,8 +111,7 @@ def test_every_model_computes_the_same_as_with_the_package(name, report, root):
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS, indirect=True)
-def test_language_models_predict_generate_and_parse_as_with_the_package(name, report, root):
-    folder = root / LANGUAGE_MODELS[name]
+def test_language_models_predict_generate_and_parse_as_with_the_package(name, report, folder):
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     input_ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
     with torch.no_grad():
@@ -135,8 +133,7 @@ def test_language_models_predict_generate_and_parse_as_with_the_package(name, re
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS, indirect=True)
-def test_classifiers_of_pairs_classify_as_with_the_package(name, report, root):
-    folder = root / CLASSIFIERS[name]
+def test_classifiers_of_pairs_classify_as_with_the_package(name, report, folder):
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     left, right = (tokenizer(text, return_tensors="pt")["input_ids"] for text in PAIR.values())
@@ -146,8 +143,7 @@ def test_classifiers_of_pairs_classify_as_with_the_package(name, report, root):
     assert {entry["label"]: entry["score"] for entry in report["scores"]} == pytest.approx(expected, abs=1e-5)
 
 
-def test_saving_an_exported_model_writes_the_same_files(name, without_package, root):
-    folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
+def test_saving_an_exported_model_writes_the_same_files(folder, without_package):
     again = folder.with_name(f"{folder.name}-again")
     for path in folder.iterdir():
         if path.suffix == ".py" or path.name == "model.safetensors":
@@ -158,8 +154,8 @@ def test_saving_an_exported_model_writes_the_same_files(name, without_package, r
     assert second.get("custom_pipelines") == first.get("custom_pipelines")
 
 
-def test_exported_files_equal_the_checkpoint(name, saved, root):
-    assert contents(root / (LANGUAGE_MODELS | CLASSIFIERS)[name]) == contents(saved[name])
+def test_exported_files_equal_the_checkpoint(name, saved, folder):
+    assert contents(folder) == contents(saved[name])
 
 
 def test_a_classifier_of_single_texts_needs_no_pair_tokenizer(tmp_path):
@@ -313,9 +309,7 @@ def test_symbolic_links_are_refused(checkpoint, tmp_path, name):
 def test_released_checkpoints_contain_no_code_in_git(project_root):
     if not (project_root / ".git").exists():
         pytest.skip("not a checkout of git")
-    tracked = subprocess.run(
-        ["git", "ls-files", "model_cards"], cwd=project_root, capture_output=True, text=True, check=True
-    ).stdout.split()
+    tracked = subprocess.check_output(["git", "ls-files", "model_cards"], cwd=project_root, text=True).split()
     assert tracked and not [path for path in tracked if path.endswith(".py")]
     for path in (project_root / "model_cards").glob("*/config.json"):
         assert not json.loads(path.read_text()).keys() & {"auto_map", "custom_pipelines"}

@@ -23,11 +23,8 @@ def test_metadata_are_valid_and_contain_the_accuracies(run, tmp_path):
     _, _, card, name = run
     card.save(tmp_path / "README.md")
     data = ModelCard.load(tmp_path / "README.md").data
-    assert (data.license, data.library_name, data.pipeline_tag) == (
-        "apache-2.0",
-        "transformers",
-        "text-classification",
-    )
+    assert (data.license, data.library_name) == ("apache-2.0", "transformers")
+    assert data.pipeline_tag == "text-classification"
     assert {"onlstm": "on-lstm", "lstm": "lstm", "tree_lstm": "tree-lstm"}[name] in data.tags
     assert {result.metric_name: result.metric_value for result in data.eval_results} == {
         "test accuracy": 60.0,

@@ -88,9 +88,8 @@ def test_parsing_scores_are_reproducible(folder, shared_dir):
         "gum_test_genres": [f"english/gum/{genre}.mrg.gz" for genre in GUM_TEST_GENRES],
     }
     files = files.get(treebank["dataset"], [f"languages/{treebank['file']}"])
-    trees = read_treebank(
-        [shared_dir / "data" / file for file in files], preprocessing_of(None, model.config.treebank_preprocessing)
-    )
+    preprocessing = preprocessing_of(None, model.config.treebank_preprocessing)
+    trees = read_treebank([shared_dir / "data" / file for file in files], preprocessing)
     gold = [tree for tree in trees if tree.words]
     expected = results["parsing"]["all"][main_row(model.config)]["sentence_f1"]
     parsed = model.parse([list(tree.words) for tree in gold], tokenizer)

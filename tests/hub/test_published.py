@@ -32,7 +32,6 @@ def test_every_source_is_cited_and_has_a_title():
 def test_a_system_is_found_by_its_name():
     perplexity = published_figure("language modelling", "ON-LSTM")["perplexity"]
     assert perplexity["test"] < perplexity["valid"]
-    prpn, onlstm = (
-        published_figure("unsupervised constituency parsing", system) for system in ("PRPN-LM", "ON-LSTM, layer 2")
-    )
+    task = "unsupervised constituency parsing"
+    prpn, onlstm = (published_figure(task, system) for system in ("PRPN-LM", "ON-LSTM, layer 2"))
     assert prpn["wsj"]["mean"] < onlstm["wsj"]["mean"]
