@@ -1,5 +1,3 @@
-"""`onlstm-hf compare`."""
-
 import json
 
 import pytest

@@ -8,9 +8,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, PRPNForCausalLM, convert_original_checkpoint, convert_original_state_dict
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
-from tests.helpers.memory import memory_below
 from tests.helpers.original_files import (
     MakesAFolder,
+    memory_below,
     mutated,
     mutations,
     onlstm_checkpoint,

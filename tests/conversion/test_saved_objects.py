@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.conversion.saved_objects import MAX_OPERATIONS, Record, SavedObject, dictionary_of
-from tests.helpers.memory import memory_below
 from tests.helpers.original_files import (
     LEGACY_HEAD,
     MakesAFolder,
+    memory_below,
     mutated,
     mutations,
     onlstm_checkpoint,

@@ -1,5 +1,3 @@
-"""Helpers for tests of fast paths."""
-
 import os
 import subprocess
 import sys

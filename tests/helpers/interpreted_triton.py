@@ -78,7 +78,6 @@ def test_products_in_bfloat16_stay_close(input_dtype, padding):
 
 
 def test_half_precision_sequences_are_computed_in_float32():
-    """Computes in float32, so that half precision only rounds inputs and outputs."""
     problem = make_problem(40, 2, 4, 4, torch.bfloat16, padding="everywhere")
     outputs, expected = ordered_neurons(*problem, "triton"), ordered_neurons(*in_float64(problem), "reference")
     torch.testing.assert_close(outputs.outputs.double(), expected.outputs, rtol=2**-7, atol=1e-5)

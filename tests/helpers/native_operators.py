@@ -1,5 +1,3 @@
-"""Helpers for tests of compiled operators."""
-
 import pytest
 
 from onlstm_hf.fast.recurrence.native_library import NativeOperator

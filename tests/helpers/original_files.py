@@ -1,10 +1,12 @@
 """Files in the format of the authors' scripts, whose classes are importable only temporarily, and damaged files."""
 
+import codecs
 import os
 import pickle
 import pickletools
 import struct
 import sys
+import tracemalloc
 import types
 import warnings
 from collections import OrderedDict, defaultdict
@@ -261,6 +263,17 @@ def mutated(content: bytes, changes) -> bytes:
     return content
 
 
+@contextmanager
+def memory_below(num_bytes: int) -> Iterator[None]:
+    """Fails if the peak memory of Python in the block is `num_bytes` or more."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < num_bytes
+    finally:
+        tracemalloc.stop()
+
+
 _watching: list[list[str]] = []
 
 
@@ -276,6 +289,7 @@ sys.addaudithook(_record)
 @contextmanager
 def watched() -> Iterator[list[str]]:
     """Collects the audit events of the block."""
+    codecs.lookup("cp437")  # zipfile would import it for the first name that it reads
     _watching.append(events := [])
     try:
         yield events

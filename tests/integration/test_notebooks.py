@@ -1,5 +1,3 @@
-"""The notebooks run from a fresh kernel."""
-
 import os
 from pathlib import Path
 

@@ -161,9 +161,8 @@ def test_lora_merges_correctly_only_into_untied_weights(kind, target):
             model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
             model.config.tie_word_embeddings = False
         torch.manual_seed(0)
-        model = peft.get_peft_model(
-            model, peft.LoraConfig(r=2, target_modules=[target], init_lora_weights=False)
-        ).eval()
+        config = peft.LoraConfig(r=2, target_modules=[target], init_lora_weights=False)
+        model = peft.get_peft_model(model, config).eval()
         with torch.no_grad():
             return model(input_ids=ids).logits, model.merge_and_unload()(input_ids=ids).logits
 
@@ -176,31 +175,27 @@ def test_lora_merges_correctly_only_into_untied_weights(kind, target):
 
 # Settings that PEFT requires: the embedding size, and attention heads, which do not exist.
 def prompt_options(model) -> dict:
-    return {
-        "task_type": "CAUSAL_LM",
-        "num_virtual_tokens": 3,
-        "token_dim": model.config.embedding_size,
-        "num_attention_heads": 1,
-    }
+    prompt = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 3}
+    return prompt | {"token_dim": model.config.embedding_size, "num_attention_heads": 1}
 
 
 @pytest.mark.parametrize("method", ["PromptTuningConfig", "PromptEncoderConfig"])
 def test_a_learned_prompt_is_read_once_before_the_text(kind, method):
     peft = library("peft")
-    plain, torch_ids = kind.make(**kind.no_dropout), torch.randint(12, (3, 5))
+    plain, ids = kind.make(**kind.no_dropout), torch.randint(12, (3, 5))
     config = getattr(peft, method)(**prompt_options(plain))
     model = peft.get_peft_model(kind.make(**kind.no_dropout), config)
-    ids, mask = {"input_ids": torch_ids}, {"attention_mask": torch.ones_like(torch_ids)}
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad():
         prompt = model.get_prompt(batch_size=3)
-        embedded = torch.cat([prompt, plain.get_input_embeddings()(torch_ids)], dim=1)
+        embedded = torch.cat([prompt, plain.get_input_embeddings()(ids)], dim=1)
         expected = plain(inputs_embeds=embedded).logits
-        torch.testing.assert_close(model(**ids, **mask).logits, expected)
+        torch.testing.assert_close(model(**inputs).logits, expected)
         options = {"max_new_tokens": 5, "do_sample": False}
         written = plain.generate(inputs_embeds=embedded, **options)
-        assert torch.equal(model.generate(**ids, **mask, **options)[:, torch_ids.shape[1] :], written)
+        assert torch.equal(model.generate(**inputs, **options)[:, ids.shape[1] :], written)
 
-    model(**ids, **mask, labels=torch_ids).loss.backward()
+    model(**inputs, labels=ids).loss.backward()
     trained = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
     assert trained and all(name.startswith("prompt_encoder") for name in trained)
 

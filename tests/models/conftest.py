@@ -1,5 +1,3 @@
-"""Common inputs for the tests of all models."""
-
 import pytest
 import torch
 

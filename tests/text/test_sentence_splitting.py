@@ -1,5 +1,3 @@
-"""Splitting of texts into sentences."""
-
 import pytest
 
 from onlstm_hf.text.sentence_splitting import sentence_splitter

@@ -1,5 +1,3 @@
-"""Temporary evaluation mode."""
-
 from contextlib import suppress
 
 import pytest

@@ -1,5 +1,3 @@
-"""`keep_freed_memory`: freed pages are reused."""
-
 import platform
 import subprocess
 import sys
