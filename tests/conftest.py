@@ -93,6 +93,20 @@ def fresh_metric_modules(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def refusal(capsys):
+    """Runs a script, which must fail with an error of one line, and returns the error without the script's name."""
+
+    def refusal(script, *arguments):
+        capsys.readouterr()
+        assert script.main([str(argument) for argument in arguments]) == 1
+        name = f"{Path(script.__file__).name}: "
+        (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith(name)]
+        return error.removeprefix(name)
+
+    return refusal
+
+
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
     """Resets Accelerate's process-wide state and the thread count, so that every test acts like a new process."""

@@ -147,7 +147,7 @@ def test_options_and_baselines_reach_the_scores(parsing_f1):
         ([], [], "nothing to score"),
     ],
 )
-def test_parsing_f1_errors_name_the_tree(parsing_f1, predictions, references, message):
+def test_parsing_f1_errors_name_the_tree(predictions, references, message):
     with pytest.raises(ValueError, match=message):
         evaluate.load("eval/parsing_f1", keep_in_memory=True).compute(predictions=predictions, references=references)
 
@@ -189,24 +189,6 @@ def test_uniform_model_has_the_perplexity_of_its_vocabulary(perplexity):
 
 def test_impossible_token_makes_perplexity_infinite(perplexity):
     assert perplexity.compute(predictions=[[-1.0, -np.inf]])["perplexity"] == np.inf
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"predictions": [[-1.0], [0.5]]}, "sequence 1: 0.5 is not a natural log probability"),
-        ({"predictions": [[-1.0, float("nan")]]}, "sequence 0: nan is not a natural log probability"),
-        ({"predictions": [[-1.0], []]}, "sequence 1 has no tokens"),
-        ({"predictions": []}, "nothing to score"),
-        ({"predictions": ["the cat"]}, "Got a string but expected a list"),
-        ({"predictions": [[-1.0]], "protocol": "line"}, 'protocol must be "stream" or "sentence"'),
-        ({"predictions": [[-1.0]], "num_words": [1, 2]}, "num_words must have one count per sequence: got 2 for 1"),
-        ({"predictions": [[-1.0]], "num_characters": [0]}, "num_characters must be counts"),
-    ],
-)
-def test_perplexity_refuses_invalid_inputs(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        evaluate.load("eval/perplexity", keep_in_memory=True).compute(**arguments)
 
 
 @pytest.fixture(scope="module")
@@ -276,22 +258,30 @@ def test_impossible_sentences_are_compared_like_others(minimal_pairs):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("metric", "arguments", "message"),
     [
-        ({"predictions": []}, "nothing to score"),
-        ({"predictions": [[-1.0, -2.0], [-1.0]]}, "item 1 has 1 log probabilities, expected"),
-        ({"predictions": [[-1.0, 0.5]]}, "item 0: 0.5 is not a log probability"),
-        ({"predictions": [[-1.0, float("nan")]]}, "item 0: nan is not a log probability"),
-        ({"predictions": [-1.0, -2.0]}, "Expected format"),
-        ({"conditions": ["a"]}, "conditions must have one entry per item: got 1 for 2 items"),
-        ({"out_of_vocabulary": [True]}, "out_of_vocabulary must have one entry per item"),
-        ({"out_of_vocabulary": [[True, False], False]}, "a list of 1, but that of item 0"),
+        ("perplexity", {"predictions": [[-1.0], [0.5]]}, "sequence 1: 0.5 is not a natural log probability"),
+        ("perplexity", {"predictions": [[-1.0, float("nan")]]}, "sequence 0: nan is not a natural log probability"),
+        ("perplexity", {"predictions": [[-1.0], []]}, "sequence 1 has no tokens"),
+        ("perplexity", {"predictions": []}, "nothing to score"),
+        ("perplexity", {"predictions": ["the cat"]}, "Got a string but expected a list"),
+        ("perplexity", {"protocol": "line"}, 'protocol must be "stream" or "sentence"'),
+        ("perplexity", {"num_words": [1]}, "num_words must have one count per sequence: got 1 for 2"),
+        ("perplexity", {"num_characters": [0, 0]}, "num_characters must be counts"),
+        ("minimal_pairs", {"predictions": []}, "nothing to score"),
+        ("minimal_pairs", {"predictions": [[-1.0, -2.0], [-1.0]]}, "item 1 has 1 log probabilities, expected"),
+        ("minimal_pairs", {"predictions": [[-1.0, 0.5]]}, "item 0: 0.5 is not a log probability"),
+        ("minimal_pairs", {"predictions": [[-1.0, float("nan")]]}, "item 0: nan is not a log probability"),
+        ("minimal_pairs", {"predictions": [-1.0, -2.0]}, "Expected format"),
+        ("minimal_pairs", {"conditions": ["a"]}, "conditions must have one entry per item: got 1 for 2 items"),
+        ("minimal_pairs", {"out_of_vocabulary": [True]}, "out_of_vocabulary must have one entry per item"),
+        ("minimal_pairs", {"out_of_vocabulary": [[True, False], False]}, "a list of 1, but that of item 0"),
     ],
 )
-def test_minimal_pairs_refuses_invalid_inputs(arguments, message):
+def test_metrics_of_log_probabilities_refuse_invalid_inputs(metric, arguments, message):
     arguments = {"predictions": [[-1.0, -2.0], [-3.0, -2.0]], **arguments}
     with pytest.raises(ValueError, match=message):
-        evaluate.load("eval/minimal_pairs", keep_in_memory=True).compute(**arguments)
+        evaluate.load(f"eval/{metric}", keep_in_memory=True).compute(**arguments)
 
 
 def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_folder):

@@ -1,5 +1,4 @@
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from eval.evaluate_punctuation import read_with_marks
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from tests.conftest import PROJECT_ROOT
 
+RELEASED = PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled"
 TREES = """\
 ( (S (`` ``) (NP (DT The) (NN cat)) (, ,) (SBAR (WHNP (WDT which)) (-NONE- *T*-1) (VP (VBD sat))) (, ,)
   (VP (VBD paid) ($ $) (CD 5)) (. .)) )
@@ -29,40 +29,36 @@ def test_marks_are_found_at_punctuation_leaves(treebank):
     assert marks == [[True, False, True, False, True, False], [True]]
 
 
-def test_a_cue_splits_at_marks(treebank, tmp_path, capsys):
+def test_a_cue_splits_at_marks(run, treebank, tmp_path):
     sentences = [("the", "cat", "which", "sat", "paid", "N"), ("x",)]
     distances = [[[0.9, 0.5, 0.4, 0.3, 0.2, 0.1], [0.5]]]
     write_tree_file(tmp_path / "a.jsonl.xz", SentenceDistances(sentences, {None: distances[0]}))
-    output = tmp_path / "results.json"
-    arguments = [str(tmp_path / "a.jsonl.xz"), "--treebank", treebank, "--strengths", "0", "4"]
-    assert evaluate_punctuation.main([*arguments, "--output", str(output)]) == 0
-    results = json.loads(output.read_text())
+    options = ["--treebank", treebank, "--strengths", 0, 4]
+    results, printed = run(evaluate_punctuation, tmp_path / "a.jsonl.xz", *options)
     scores = results["models"][0]["sentence_f1"]["none"]
     assert results["sentences_with_marks"] == 0.5
     # three of four induced constituents are gold, all three gold ones are found; one-word sentences have F1 1
     assert scores["0"] < scores["4"] == pytest.approx((6 / 7 + 1) / 2)
-    assert "k = 4" in capsys.readouterr().out
+    assert "k = 4" in printed
 
 
-def test_trees_built_with_one_rule_are_refused(treebank, tmp_path, capsys):
+def test_trees_built_with_one_rule_are_refused(refusal, treebank, tmp_path):
     trees = SentenceDistances([("the", "cat", "sat"), ("x",)], {None: [[0.0, 1.0, 2.0], [0.0]]}, branching_bias="none")
     write_tree_file(tmp_path / "grammar.jsonl.xz", trees)
-    assert evaluate_punctuation.main([str(tmp_path / "grammar.jsonl.xz"), "--treebank", treebank]) == 1
-    assert "built with one rule only" in capsys.readouterr().err
+    error = refusal(evaluate_punctuation, tmp_path / "grammar.jsonl.xz", "--treebank", treebank)
+    assert "built with one rule only" in error
 
 
-def test_scores_are_averaged_over_files(treebank, tmp_path):
+def test_scores_are_averaged_over_files(run, treebank, tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
     first, *others = Path(treebank).read_text().splitlines(keepends=True)
     (folder / "a.mrg.gz").write_bytes(gzip.compress("".join([first.rstrip("\n"), "\n", others[0]]).encode()))
     (folder / "b.mrg").write_text("".join(others[1:]))
-    model = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled")
     scores = []
     for name in ("files", "files/a.mrg.gz", "files/b.mrg"):
-        output = tmp_path / "results.json"
-        assert evaluate_punctuation.main([model, "--treebank", str(tmp_path / name), "--output", str(output)]) == 0
-        scores.append(json.loads(output.read_text())["models"][0]["sentence_f1"]["right"]["4"])
+        results, _ = run(evaluate_punctuation, RELEASED, "--treebank", tmp_path / name)
+        scores.append(results["models"][0]["sentence_f1"]["right"]["4"])
     assert scores[0] == pytest.approx((scores[1] + scores[2]) / 2) and scores[1] != scores[2]
 
 
@@ -73,11 +69,11 @@ def test_sentences_become_ordinary_text(treebank):
     assert (second, third) == ("(x)", ".")
 
 
-def test_unknown_words_are_counted_among_the_words_of_the_tokenizer(treebank, tmp_path):
+def test_unknown_words_are_counted_among_the_words_of_the_tokenizer(run, treebank, tmp_path):
     pytest.importorskip("nltk")
     (tmp_path / "trees.mrg").write_text("( (S (NP (DT The) (NN cat)) (, ,) (VP (VBD paid) (NNP Zyx)) (. .)) )\n")
-    output = tmp_path / "results.json"
-    model = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled")
-    assert evaluate_unknown_words.main([model, "--treebank", treebank, "--output", str(output)]) == 0
-    shares = json.loads(output.read_text())["unknown_words"]
-    assert shares == {"words between spaces": 3 / 4, "words of the tokenizer": 1 / 4}  # The, cat, (comma) and Zyx.
+    results, _ = run(evaluate_unknown_words, RELEASED, "--treebank", treebank)
+    assert results["unknown_words"] == {
+        "words between spaces": 3 / 4,
+        "words of the tokenizer": 1 / 4,
+    }  # The, cat, (comma) and Zyx.

@@ -36,22 +36,18 @@ def tokenizer():
 
 
 @pytest.fixture(scope="module")
-def onlstm(tokenizer):
-    return KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0)
-
-
-@pytest.fixture(scope="module")
-def gpt2(tokenizer):
+def models(tokenizer):
+    onlstm = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0)
     torch.manual_seed(0)
     sizes = {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 32, "initializer_range": 1.0}
     config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **sizes)
-    return GPT2LMHeadModel(config).eval()
+    return {"our-model": onlstm, "gpt-model": GPT2LMHeadModel(config).eval()}
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory, tokenizer, onlstm, gpt2):
+def checkpoints(tmp_path_factory, tokenizer, models):
     folders = []
-    for name, model in (("our-model", onlstm), ("gpt-model", gpt2)):
+    for name, model in models.items():
         folders.append(tmp_path_factory.mktemp("checkpoints") / name)
         model.save_pretrained(folders[-1])
         tokenizer.save_pretrained(folders[-1])
@@ -77,10 +73,10 @@ def blimp(tmp_path):
     return str(folder)
 
 
-@pytest.mark.parametrize("kind", ["onlstm", "gpt2"])
+@pytest.mark.parametrize("name", ["our-model", "gpt-model"])
 @pytest.mark.parametrize("end_counts", [True, False])
-def test_the_more_probable_sentence_wins(request, tokenizer, marvin_linzen, kind, end_counts):
-    model = request.getfixturevalue(kind)
+def test_the_more_probable_sentence_wins(models, tokenizer, marvin_linzen, name, end_counts):
+    model = models[name]
     items = load_marvin_linzen(marvin_linzen)
     scores = evaluate_syntax.score_items(model, tokenizer, items, end_counts, batch_size=3)
 
@@ -100,8 +96,8 @@ def test_the_more_probable_sentence_wins(request, tokenizer, marvin_linzen, kind
         assert scores["by_group"][f"NPIs: simple ({name})"]["num_correct"] == expected
 
 
-def test_scores_equal_those_of_the_command_line(onlstm, tokenizer, monkeypatch, marvin_linzen):
-    scored = {}
+def test_scores_equal_those_of_the_command_line(models, tokenizer, monkeypatch):
+    onlstm, scored = models["our-model"], {}
 
     def record(model, sequences, batch_size):
         scored.update(dict.fromkeys(map(tuple, sequences)))
@@ -115,10 +111,11 @@ def test_scores_equal_those_of_the_command_line(onlstm, tokenizer, monkeypatch, 
     assert original(onlstm, list(scored)) == pytest.approx(totals, abs=1e-4)
 
 
-def test_pairs_of_unknown_words_are_counted_as_ties(onlstm, tokenizer, marvin_linzen):
-    score = evaluate_syntax.score_items(onlstm, tokenizer, load_marvin_linzen(marvin_linzen))["by_group"]
-    assert score["agreement: simple"]["num_ties"] == 1  # smirk and smirks
-    assert score["agreement: simple"]["num_out_of_vocabulary"] == 2  # and the last pair, not for its "pilots"
+def test_pairs_of_unknown_words_are_counted_as_ties(models, tokenizer, marvin_linzen):
+    scores = evaluate_syntax.score_items(models["our-model"], tokenizer, load_marvin_linzen(marvin_linzen))
+    simple = scores["by_group"]["agreement: simple"]
+    assert simple["num_ties"] == 1  # smirk and smirks
+    assert simple["num_out_of_vocabulary"] == 2  # and the last pair, not for its "pilots"
 
 
 @pytest.mark.parametrize(
@@ -148,23 +145,17 @@ def test_every_set_has_a_test_case_and_every_test_case_published_figures():
         assert len(published) == 19
 
 
-def test_table_and_results_of_several_models(capsys, tmp_path, checkpoints, marvin_linzen, blimp):
-    output = tmp_path / "results.json"
-    arguments = [*checkpoints, "--marvin-linzen", marvin_linzen, "--blimp", blimp]
-    assert evaluate_syntax.main([*arguments, "--output", str(output)]) == 0
-    table = capsys.readouterr().out
-    results = json.loads(output.read_text(encoding="utf-8"))
+def test_table_and_results_of_several_models(run, checkpoints, marvin_linzen, blimp):
+    results, table = run(evaluate_syntax, *checkpoints, "--marvin-linzen", marvin_linzen, "--blimp", blimp)
     assert [row["model"] for row in results["models"]] == checkpoints
-    scores = [row["scores"]["Marvin & Linzen"]["by_group"]["agreement: simple"] for row in results["models"]]
+    scores = [row["scores"]["Marvin & Linzen"] for row in results["models"]]
+    simple = [score["by_group"]["agreement: simple"] for score in scores]
     (line,) = [line for line in table.splitlines() if line.startswith("agreement: simple")]
-    cells = [f"{score['accuracy']:.2f} ({score['in_vocabulary_accuracy']:.2f} of 50%)" for score in scores]
+    cells = [f"{score['accuracy']:.2f} ({score['in_vocabulary_accuracy']:.2f} of 50%)" for score in simple]
     assert line.split() == f"agreement: simple {' '.join(cells)} 0.99 1.00".split()
     assert "our-model" in table and "gpt-model" in table and "ON-LSTM (published)" in table
     assert "NPIs: simple (intrusive vs. ungrammatical)" in table and "BLiMP: wh_island" in table
-    assert (
-        f"{checkpoints[0]}, Marvin & Linzen: {results['models'][0]['scores']['Marvin & Linzen']['num_ties']} ties"
-        in table
-    )
+    assert f"{checkpoints[0]}, Marvin & Linzen: {scores[0]['num_ties']} ties" in table
     blimp_scores = results["models"][0]["scores"]["BLiMP"]
     assert blimp_scores["by_group"]["island_effects"]["num_out_of_vocabulary"] == 0
     assert results["command"].startswith("python eval/evaluate_syntax.py ")
@@ -193,17 +184,16 @@ def test_a_dataset_has_one_configuration_per_paradigm(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name, content, message",
+    ("name", "content", "message"),
     [
         ("simple_agrmt.tsv", "sing\tthe author laughs\n", "simple_agrmt.tsv: line 1 has 1 sentences"),
         ("agreement.tsv", SIMPLE, "agreement is not one of Marvin & Linzen's sets: simple_agrmt"),
         ("simple_agrmt.txt", SIMPLE, "has no files that end in .tsv or .tsv.gz"),
     ],
 )
-def test_bad_sets_are_refused_before_a_model_is_loaded(capsys, tmp_path, name, content, message):
+def test_bad_sets_are_refused_before_a_model_is_loaded(refusal, tmp_path, name, content, message):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    assert evaluate_syntax.main(["no-such-model", "--marvin-linzen", str(tmp_path)]) == 1
-    assert message in capsys.readouterr().err
+    assert message in refusal(evaluate_syntax, "no-such-model", "--marvin-linzen", tmp_path)
 
 
 @pytest.mark.parametrize("opener", [open, gzip.open])
@@ -229,9 +219,8 @@ def test_bad_pairs_of_blimp_are_refused(tmp_path):
         load_blimp(str(tmp_path))
 
 
-def test_without_data_there_is_a_one_line_error(capsys):
-    assert evaluate_syntax.main(["no-such-model"]) == 1
-    assert capsys.readouterr().err.startswith("evaluate_syntax.py: nothing to evaluate")
+def test_without_data_there_is_a_one_line_error(refusal):
+    assert refusal(evaluate_syntax, "no-such-model").startswith("nothing to evaluate")
 
 
 def test_the_reference_sets_are_read_whole(shared_dir):

@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 
 from hypothesis import given
@@ -20,13 +19,10 @@ def test_a_pair_has_the_same_words_in_another_order(sentences, seed):
     assert pairs == shuffled_pairs(sentences, seed)
 
 
-def test_higher_probability_is_correct_and_unknown_words_give_ties(checkpoint, tmp_path, capsys):
+def test_higher_probability_is_correct_and_unknown_words_give_ties(run, checkpoint, tmp_path):
     lines = ["the cat sat on the mat", "the cat sat", "zebra bird", "cat", "cat cat"]
     (tmp_path / "text.txt").write_text("\n".join(lines))
-    output = tmp_path / "results.json"
-    arguments = [str(checkpoint), "--files", str(tmp_path / "text.txt"), "--output", str(output)]
-    assert evaluate_word_order.main(arguments) == 0
-    results = json.loads(output.read_text())
+    results, printed = run(evaluate_word_order, checkpoint, "--files", tmp_path / "text.txt")
     model, tokenizer = evaluate_word_order.load_checkpoint(str(checkpoint))
     pairs = shuffled_pairs(lines, seed=0)
     scores = [[sum(score.log_probabilities) for score in score_sentences(model, tokenizer, pair)] for pair in pairs]
@@ -34,10 +30,10 @@ def test_higher_probability_is_correct_and_unknown_words_give_ties(checkpoint, t
     assert results["num_sentences"] == len(pairs) == 3
     assert row["accuracy"] == sum(written > shuffled for written, shuffled in scores) / 3
     assert row["num_ties"] == 1  # neither word is known
-    assert f"{100 * row['accuracy']:.1f}" in capsys.readouterr().out
+    assert f"{100 * row['accuracy']:.1f}" in printed
 
 
-def test_a_text_without_two_different_words_is_refused(checkpoint, tmp_path, capsys):
+def test_a_text_without_two_different_words_is_refused(refusal, checkpoint, tmp_path):
     (tmp_path / "text.txt").write_text("cat\n")
-    assert evaluate_word_order.main([str(checkpoint), "--files", str(tmp_path / "text.txt")]) == 1
-    assert "no sentence of the text has two different words" in capsys.readouterr().err
+    error = refusal(evaluate_word_order, checkpoint, "--files", tmp_path / "text.txt")
+    assert "no sentence of the text has two different words" in error

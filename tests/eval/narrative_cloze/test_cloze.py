@@ -1,7 +1,6 @@
 """Models of events and their scores, compared with exhaustive search and explicit counts."""
 
 import itertools
-import json
 import math
 
 import pytest
@@ -107,11 +106,7 @@ def test_a_model_without_event_words_is_refused():
 
 def test_recall_counts_events_verbs_and_events_without_rare_words():
     script = [A, event("b - - - -"), event("? 1 - - -"), event("c 1 2 - -")]
-    predicted = [
-        [event("b - - - -")],
-        [event("a 1 - - -"), event("? - - - -")],
-        [event("d 1 2 - -")],
-    ]
+    predicted = [[event("b - - - -")], [event("a 1 - - -"), event("? - - - -")], [event("d 1 2 - -")]]
     assert score_cloze([script, [A]], [predicted, []]) == {
         "num_events": 3,
         "recall": 1 / 3,
@@ -136,11 +131,7 @@ def test_rare_words_of_the_training_scripts_are_replaced():
 
 def test_written_scripts_can_be_read(tmp_path):
     write_scripts(tmp_path / "events", {"train": TRAIN, "valid": [[C], [B, D]], "test": [[A]]})
-    assert [read_scripts(tmp_path / "events" / f"{part}.txt") for part in PARTS] == [
-        TRAIN,
-        [[C], [B, D]],
-        [[A]],
-    ]
+    assert [read_scripts(tmp_path / "events" / f"{part}.txt") for part in PARTS] == [TRAIN, [[C], [B, D]], [[A]]]
     (tmp_path / "text.txt").write_text("v:a a:1 a:- a:- p:- v:b a:1\n")
     with pytest.raises(ValueError, match="line 1: v:b a:1 is not an event"):
         read_scripts(tmp_path / "text.txt")
@@ -163,15 +154,15 @@ def test_every_file_and_every_tree_after_an_empty_line_begins_a_document(tmp_pat
         read_documents([tmp_path / "empty"])
 
 
-def test_too_few_documents_are_refused_before_anything_is_written(tmp_path, capsys):
+def test_too_few_documents_are_refused_before_anything_is_written(tmp_path, refusal):
     library("lemminflect")
     (tmp_path / "wsj_1.mrg").write_text(SENTENCE.format("cook", "slept"))
-    assert write_events.main(["--treebank", str(tmp_path), "--output-dir", str(tmp_path / "events")]) == 1
-    assert "1 documents with events; at least 5 are needed" in capsys.readouterr().err
+    error = refusal(write_events, "--treebank", tmp_path, "--output-dir", tmp_path / "events")
+    assert "1 documents with events; at least 5 are needed" in error
     assert not (tmp_path / "events").exists()
 
 
-def test_from_trees_to_a_table(tmp_path, capsys):
+def test_from_trees_to_a_table(run, tmp_path, capsys):
     library("lemminflect")
     for number in range(10):
         sentences = [SENTENCE.format("cook", verb) for verb in ("slept", "ate", "slept")]
@@ -186,10 +177,7 @@ def test_from_trees_to_a_table(tmp_path, capsys):
     tokenizer = build_word_tokenizer([words])
     tiny_models.KINDS["lstm"].make(vocab_size=len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    output = tmp_path / "results.json"
-    arguments = [str(folder), "--events", str(tmp_path / "events" / "nouns"), "--output", str(output)]
-    assert evaluate_scripts.main(arguments) == 0
-    results = json.loads(output.read_text())
+    results, _ = run(evaluate_scripts, folder, "--events", tmp_path / "events" / "nouns")
     assert [model["system"] for model in results["models"]] == ["unigram", "bigram", "LSTM"]
     # Only two different events are possible.
     assert all(model["scores"]["recall"] == 1 for model in results["models"])

@@ -38,10 +38,7 @@ SENTENCES = {
         """( (S (NP-SBJ (PRP We)) (VP (VBD had) (NP (NN tea)) (CC and) (VP (VBD did) (NP (NN work))))) )""",
         ["have We tea - -", "do We work - -"],
     ),
-    "a question": (
-        """( (SQ (VBD Did) (NP-SBJ (DT the) (NN cook)) (VP (VB sleep)) (. ?)) )""",
-        ["sleep cook - - -"],
-    ),
+    "a question": ("""( (SQ (VBD Did) (NP-SBJ (DT the) (NN cook)) (VP (VB sleep)) (. ?)) )""", ["sleep cook - - -"]),
     "a passive with its agent": (
         """( (S (NP-SBJ-1 (DT The) (NN soup)) (VP (VBD was) (VP (VBN eaten) (NP (-NONE- *-1))
         (PP (IN by) (NP-LGS (DT the) (NNS guests))) (PP-LOC (IN in) (NP (DT the) (NN hall)))))) )""",
@@ -52,10 +49,7 @@ SENTENCES = {
         (NP-PRD (DT the) (NN cook)))))) )""",
         ["name - Bob - -"],
     ),
-    "a perfect is no passive": (
-        "( (S (NP-SBJ (NNP Bob)) (VP (VBZ has) (VP (VBN left)))) )",
-        ["leave Bob - - -"],
-    ),
+    "a perfect is no passive": ("( (S (NP-SBJ (NNP Bob)) (VP (VBZ has) (VP (VBN left)))) )", ["leave Bob - - -"]),
     "a controlled verb": (
         """( (S (NP-SBJ-1 (NNP Bob)) (VP (VBZ wants) (S (NP-SBJ (-NONE- *-1)) (VP (TO to)
         (VP (VB sell) (NP (DT the) (NN boat))))))) )""",
@@ -137,10 +131,7 @@ SENTENCES = {
         """( (S (NP-SBJ (DT the) (VBN broken) (NN boat)) (VP (VBZ seems) (ADJP-PRD (VBN lost)))) )""",
         ["seem boat - - -"],
     ),
-    "an elided verb": (
-        """( (S (NP-SBJ (PRP He)) (VP (VBZ does) (RB n't) (VP (-NONE- *?*)))) )""",
-        [],
-    ),
+    "an elided verb": ("""( (S (NP-SBJ (PRP He)) (VP (VBZ does) (RB n't) (VP (-NONE- *?*)))) )""", []),
 }
 
 

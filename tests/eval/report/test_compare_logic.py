@@ -51,9 +51,8 @@ def test_the_figure_has_a_curve_per_run(results, tmp_path):
     ("content", "message"),
     [("{}", "holds no results of logical inference"), ("{", "is not a JSON file"), (None, "there is no file")],
 )
-def test_other_files_are_refused(tmp_path, capsys, content, message):
+def test_other_files_are_refused(tmp_path, refusal, content, message):
     path = tmp_path / "results.json"
     if content is not None:
         path.write_text(content)
-    assert compare_logic.main([str(path)]) != 0
-    assert message in capsys.readouterr().err
+    assert message in refusal(compare_logic, path)

@@ -91,12 +91,11 @@ def test_tables_are_filled_in_and_unknown_names_are_refused():
         ("[]", "holds no results of language modelling or "),
     ],
 )
-def test_other_files_are_refused(tmp_path, capsys, content, message):
+def test_other_files_are_refused(tmp_path, refusal, content, message):
     (tmp_path / "eval" / "results").mkdir(parents=True)
     if content is not None:
         (tmp_path / "eval" / "results" / "speed.json").write_text(content)
-    assert report.main(["--folder", str(tmp_path)]) == 1
-    assert message in capsys.readouterr().err
+    assert message in refusal(report, "--folder", tmp_path)
     assert not (tmp_path / "RESULTS.md").exists()
 
 

@@ -101,9 +101,8 @@ def test_losses_of_all_paths_are_compared_with_the_reference(tmp_path):
         (["--cases", "step", "--recipe", "missing"], "missing.yaml"),
     ],
 )
-def test_bad_files_are_refused(capsys, arguments, message):
-    assert benchmark_speed.main(["--quick", *arguments]) == 1
-    assert message in capsys.readouterr().err
+def test_bad_files_are_refused(refusal, arguments, message):
+    assert message in refusal(benchmark_speed, "--quick", *arguments)
 
 
 def test_token_ids_of_sentences_are_in_the_vocabulary(tmp_path):

@@ -47,13 +47,9 @@ def test_for_a_cpu():
 """
 
 
-def test_without_a_gpu_there_is_a_one_line_error(capsys, monkeypatch):
+def test_without_a_gpu_there_is_a_one_line_error(refusal, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert check_gpu.main([]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
-    assert "no CUDA GPU" in line
+    assert "no CUDA GPU" in refusal(check_gpu)
 
 
 def test_output_files_name_failed_tests(capsys, tmp_path, monkeypatch):
