@@ -20,6 +20,13 @@ GOLD_TREES = (
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
 )
 NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
+RECIPE = {
+    "model": {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 4},
+    "train_files": ["train.txt"],
+    "validation_files": ["valid.txt"],
+    **{"bptt_length": 12, "batch_size": 4, "eval_batch_size": 3, "num_epochs": 2},
+    **{"log_every_steps": 1, "num_threads": 1},
+}
 SPEEDS = {"tokens_per_s", "pairs_per_s", "words_per_s"}
 
 
@@ -31,16 +38,24 @@ def write_texts(folder: str | Path = ".", words: list[str] = WORDS, **counts: in
         Path(folder, f"{name}.txt").write_text("\n".join(lines) + "\n")
 
 
+def write_recipe(path: str | Path = "recipe.yaml", **changes: object) -> None:
+    """Writes the recipe of a tiny language model with changed fields; None leaves a field out."""
+    fields = {name: value for name, value in (RECIPE | changes).items() if value is not None}
+    Path(path).write_text(json.dumps(fields))
+
+
 def command(output_dir: str | Path, *overrides: object, recipe: str = "recipe.yaml") -> list[str]:
     """Returns the arguments of a training script."""
     return [recipe, "--output_dir", str(output_dir), *map(str, overrides)]
 
 
-def run_in_process(main: Callable[[list[str]], dict], arguments: list[str]) -> dict:
-    """Runs a training script in this process with a fresh Accelerate state."""
+def run_in_process(
+    main: Callable[[list[str]], dict], output_dir: str | Path, *overrides: object, recipe: str = "recipe.yaml"
+) -> dict:
+    """Runs a training script in this process with a fresh Accelerate state. Returns the content of results.json."""
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
-    return main(arguments)
+    return main(command(output_dir, *overrides, recipe=recipe))
 
 
 def trainer_arguments(output_dir: str | Path, **options: object) -> TrainingArguments:

@@ -4,6 +4,7 @@ import json
 import lzma
 import math
 import shutil
+from functools import partial
 from itertools import permutations, product
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from tests.helpers.training_runs import (
     command,
     log_of,
     run_in_process,
+    write_recipe,
     write_texts,
 )
 from training import average_trees as averaging_script
@@ -42,22 +44,11 @@ from training.loop.task import ProcessShard
 
 # The index of a word is its distance, so that trees can be predicted from words.
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and"]
-SHAPE = "{embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 2}"
-RECIPE = f"""
-model: {SHAPE}
-bptt_length: 12
-batch_size: 4
-tree_batch_size: 6
-eval_batch_size: 3
-num_epochs: 2
-log_every_steps: 1
-num_threads: 1
-optimizer: adamw
-learning_rate: 0.02
-train_files: [train.txt]
-validation_files: [valid.txt]
-target_trees: averaged.jsonl.xz
-"""
+RECIPE = {
+    "model": {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2},
+    **{"tree_batch_size": 6, "optimizer": "adamw", "learning_rate": 0.02, "target_trees": "averaged.jsonl.xz"},
+}
+AVERAGE = ["--files", "train.txt", "--output-dir", "averages"]  # options of the script
 MEMBERS = [
     {"model": "seed_1", "model_type": "onlstm", "layer": 1, "weight": 1},
     {"model": "seed_2", "model_type": "onlstm", "layer": 1, "weight": 1},
@@ -79,7 +70,7 @@ def written(tmp_path_factory):
     """A folder with `recipe.yaml`, texts, and target trees in `averaged.jsonl.xz`."""
     folder = tmp_path_factory.mktemp("project")
     write_texts(folder, WORDS, train=110, valid=12)
-    (folder / "recipe.yaml").write_text(RECIPE)
+    write_recipe(folder / "recipe.yaml", **RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_targets()
@@ -94,8 +85,12 @@ def project(written, tmp_path, monkeypatch):
     return tmp_path
 
 
-def train(output_dir, *options):
-    return run_in_process(train_lm.main, command(output_dir, *options))
+train = partial(run_in_process, train_lm.main)
+
+
+def ids_of(tokenizer):
+    names = ("eos_token_id", "pad_token_id")
+    return {"vocab_size": len(tokenizer), **{name: getattr(tokenizer, name) for name in names}}
 
 
 def as_tensor(*sentences):
@@ -150,11 +145,9 @@ def test_the_splitting_loss_and_its_gradient_match_the_definition(rule):
 def test_only_the_tree_loss_is_computed_without_dropout(project):
     target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
-    ids = {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
-    model = MODEL_TYPES["onlstm"].make(vocab_size=len(tokenizer), **ids, **dict.fromkeys(DROPOUTS, 0.5)).train()
-    source = WithTargetTrees(
-        None, target_trees.stored.sentences, target_trees.splits(), tokenizer, ProcessShard(5), seed=0
-    )
+    model = MODEL_TYPES["onlstm"].make(**ids_of(tokenizer), **dict.fromkeys(DROPOUTS, 0.5)).train()
+    sentences, splits = target_trees.stored.sentences, target_trees.splits()
+    source = WithTargetTrees(None, sentences, splits, tokenizer, ProcessShard(5), seed=0)
     losses = [target_trees.loss(model, source._batch(range(5))) for _ in range(2)]
     assert torch.equal(*losses) and losses[0].requires_grad
     assert model.training and all(module.training for module in model.modules())
@@ -172,7 +165,7 @@ def test_a_model_learns_trees_and_word_prediction_together(project, model_type, 
     else:
         dropouts = dict.fromkeys(DROPOUTS, 0)
         shape = {"embedding_size": 32, "num_hidden_layers": 1, "chunk_size": 2, "parse_layer": 0}
-    Path("recipe.yaml").write_text(RECIPE.replace(SHAPE, json.dumps(shape | dropouts)))
+    write_recipe(**RECIPE | {"model": shape | dropouts})
     results = train("run", *options, "--num_epochs", 99)
     first, *_, last = log_of("run", "tree_loss")
     assert last["tree_loss"] < 0.8 * first["tree_loss"] and last["loss"] < first["loss"]
@@ -188,16 +181,15 @@ def test_a_model_learns_trees_and_word_prediction_together(project, model_type, 
 def test_a_prpn_is_distilled_on_padded_sentences(project):
     """The text updates running statistics that the tree loss uses."""
     shape = {"embedding_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_slots": 4, "lookback": 1}
-    Path("recipe.yaml").write_text(RECIPE.replace(SHAPE, json.dumps(shape)))
+    write_recipe(**RECIPE | {"model": shape})
     train("run", "--model_type", "prpn", "--independent_sentences", "--max_steps", 2)
     assert len(log_of("run", "tree_loss")) == 2
 
 
 def test_the_best_checkpoint_has_the_lowest_validation_loss_plus_weighted_held_out_tree_loss(project):
     train("run", "--tree_loss_weight", 3, "--num_epochs", 3)
-    scores = [
-        entry["validation_loss"] + 3 * entry["held_out_tree_loss"] for entry in log_of("run", "held_out_tree_loss")
-    ]
+    validations = log_of("run", "held_out_tree_loss")
+    scores = [entry["validation_loss"] + 3 * entry["held_out_tree_loss"] for entry in validations]
     progress = json.loads(Path("run/last/training_state/run.json").read_text())["progress"]
     assert progress["validation_losses"] == pytest.approx(scores)
     assert progress["best_epoch"] == 1 + scores.index(min(scores))
@@ -289,7 +281,7 @@ def test_bad_target_trees_are_refused(project, options, message):
     known = {"averaged": MEMBERS}
     write_tree_file("short.xz", SentenceDistances(sentences, {None: distances}, None, known, "right"))
     if "rnn" in options:
-        Path("recipe.yaml").write_text(RECIPE.replace(", chunk_size: 2", ""))
+        write_recipe(**RECIPE | {"model": {"embedding_size": 8, "hidden_size": 12}})
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         train("run", *options)
     assert not Path("run/best").exists()
@@ -297,22 +289,23 @@ def test_bad_target_trees_are_refused(project, options, message):
 
 @pytest.fixture
 def members(project):
-    """Folders of an untrained ON-LSTM and of a PRPN with the same vocabulary."""
+    """Folders of an untrained ON-LSTM and of a PRPN with the same vocabulary. Returns their tokenizer."""
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
-    ids = {
-        "vocab_size": len(tokenizer),
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
     for name in ("onlstm", "prpn"):
-        MODEL_TYPES[name].make(**ids).save_pretrained(name)
+        MODEL_TYPES[name].make(**ids_of(tokenizer)).save_pretrained(name)
         tokenizer.save_pretrained(name)
     return tokenizer
 
 
 def average(*options):
-    assert averaging_script.main([*options, "--files", "train.txt", "--output-dir", "averages"]) == 0
+    assert averaging_script.main([*options, *AVERAGE]) == 0
     return read_tree_file("averages/averaged.jsonl.xz")
+
+
+def trees_of_models(tokenizer, **options):
+    lines = Path("train.txt").read_text().splitlines()
+    models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
+    return [model.parse(lines, tokenizer, **options) for model in models]
 
 
 def averages_of(trees, weights=None, rule="right", ties="random"):
@@ -321,21 +314,17 @@ def averages_of(trees, weights=None, rule="right", ties="random"):
 
 
 def test_averages_are_built_from_the_trees_of_the_models(members, monkeypatch, capsys):
-    lines = Path("train.txt").read_text().splitlines()
-    models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
-    trees = [model.parse(lines, members) for model in models]
+    trees = trees_of_models(members)
     stored = average("onlstm", "prpn")
     assert stored.trees() == averages_of(trees)
-    assert [(member["model"], member["layer"]) for member in stored.model["averaged"]] == [
-        ("onlstm", 1),
-        ("prpn", None),
-    ]
+    averaged = [(member["model"], member["layer"]) for member in stored.model["averaged"]]
+    assert averaged == [("onlstm", 1), ("prpn", None)]
     assert stored.model["text"] == fingerprint(TextLines(["train.txt"]))
     agreement = tree_agreement(trees)[0, 1]
     assert f"{100 * agreement:5.1f} mean agreement (F1) with the others: prpn" in capsys.readouterr().out
     # Cached distances of the models also yield the trees of the other rule.
     monkeypatch.setattr(averaging_script, "distances_of_layers", None)
-    unbiased = [model.parse(lines, members, branching_bias="none") for model in models]
+    unbiased = trees_of_models(members, branching_bias="none")
     stored = average("onlstm", "prpn", "--branching-bias", "none", "--ties", "right")
     assert (stored.branching_bias, stored.model["ties"]) == ("none", "right")
     assert stored.trees() == averages_of(unbiased, rule="none", ties="right")
@@ -353,7 +342,7 @@ def test_rank_files_replace_their_models(members):
     assert not any(word.encode() in content for word in WORDS if len(word) > 3)
 
 
-def test_punctuation_marks_are_cues_with_the_option(members, capsys):
+def test_punctuation_marks_are_cues_with_the_option(members, refusal):
     rule = {"split": "treebank", "drop_punctuation": True}
     build_word_tokenizer(TextLines(["train.txt"]), **rule).save_pretrained("onlstm")
     tokenizer = AutoTokenizer.from_pretrained("onlstm")
@@ -372,33 +361,27 @@ def test_punctuation_marks_are_cues_with_the_option(members, capsys):
     assert len(found) == 2 and stored["cue"] != stored["drop"]  # each option has its own file
 
     # Rank files do not contain the words.
-    files = [*map(str, Path("kept").iterdir()), "--files", "train.txt", "--output-dir", "averages"]
-    assert averaging_script.main(files) == 1
-    assert "has the trees of another text" in capsys.readouterr().err
-    assert average(*files[:2], "--tokenizer", "onlstm").sentences == sentences
+    files = [*map(str, Path("kept").iterdir())]
+    assert "has the trees of another text" in refusal(averaging_script, *files, *AVERAGE)
+    assert average(*files, "--tokenizer", "onlstm").sentences == sentences
 
 
-def test_models_have_the_given_weights(members, capsys):
-    lines = Path("train.txt").read_text().splitlines()
-    trees = [AutoModelForCausalLM.from_pretrained(name).parse(lines, members) for name in ("onlstm", "prpn")]
+def test_models_have_the_given_weights(members, refusal):
+    trees = trees_of_models(members)
     stored = average("onlstm=0.5", "prpn=3")
     assert [member["weight"] for member in stored.model["averaged"]] == [0.5, 3]
     assert stored.trees() == averages_of(trees, [0.5, 3]) != averages_of(trees, [3, 0.5])
     for weight in ("0", "-1", "nan", "inf", "two", ""):
-        options = ["--files", "train.txt", "--output-dir", "averages"]
-        assert averaging_script.main(["onlstm", f"prpn={weight}", *options]) == 1
-        assert f"prpn={weight}" in capsys.readouterr().err
+        assert f"prpn={weight}" in refusal(averaging_script, "onlstm", f"prpn={weight}", *AVERAGE)
 
 
-def test_rank_files_of_another_text_are_refused_as_input_and_overwritten_as_cache(members, capsys):
+def test_rank_files_of_another_text_are_refused_as_input_and_overwritten_as_cache(members, refusal):
     average("onlstm", "prpn")
     (first, *_) = sorted(Path("averages").glob("*.ranks.xz"))
     shutil.copy(first, "kept.ranks.xz")
     with open("train.txt", "a") as file:
         file.write("the cat runs\n")
-    options = ["--files", "train.txt", "--output-dir", "averages"]
-    assert averaging_script.main(["prpn", "kept.ranks.xz", *options]) == 1
-    assert "has the trees of another text" in capsys.readouterr().err
+    assert "has the trees of another text" in refusal(averaging_script, "prpn", "kept.ranks.xz", *AVERAGE)
     assert average("onlstm", "prpn").sentences[-1] == ("the", "cat", "runs")
 
 
@@ -419,28 +402,22 @@ def test_training_reads_the_averaged_file_and_recognises_its_text(members):
         (["onlstm", "missing"], "there is no checkpoint folder missing"),
     ],
 )
-def test_bad_input_of_the_average_is_refused_in_one_line(members, capsys, arguments, message):
+def test_bad_input_of_the_average_is_refused_in_one_line(members, refusal, arguments, message):
     shutil.copytree("prpn", "letters")
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters", vocab_size=len(members))
     tokenizer.save_pretrained("letters")
-    options = ["--files", "train.txt", "--output-dir", "averages"]
-    assert averaging_script.main([*arguments, *options]) == 1
-    assert capsys.readouterr().err.strip() == f"average_trees.py: {message}"
+    assert refusal(averaging_script, *arguments, *AVERAGE) == message
     assert not Path("averages/averaged.jsonl.xz").exists()
 
 
 def test_the_card_describes_the_averaged_trees(project, project_root):
     results = train("run", "--max_steps", 1)
-    described = {
-        **{"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3, "branching_bias": "right"},
-        **{"ties": "random", "of_training_text": True},
-    }
+    described = {"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3}
+    described |= {"branching_bias": "right", "ties": "random", "of_training_text": True}
     assert results["target_trees"].items() >= described.items()
     texts = ["--validation_files", "valid.txt", "--test_files", "valid.txt"]
-    toy_english = str(project_root / "training" / "texts" / "toy_english.yaml")
-    released = release.main(
-        ["run", "released", "--recipe", "onlstm_ptb_small_distilled", *texts, "--text", toy_english]
-    )
+    texts += ["--text", str(project_root / "training" / "texts" / "toy_english.yaml")]
+    released = release.main(["run", "released", "--recipe", "onlstm_ptb_small_distilled", *texts])
     assert released["training"]["target_trees"] == results["target_trees"]
     assert "target_trees" not in released["training"]["recipe"]
     card = " ".join(Path("released/README.md").read_text().split())

@@ -1,6 +1,7 @@
 """Growing a small ON-LSTM: same predictions, trainable weights, and the script."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM, build_word_tokenizer
+from tests.helpers.training_runs import write_recipe
 from training import grow, train_lm
 
 VOCAB_SIZE = 11
@@ -27,16 +29,9 @@ def model_of(num_chunks: list[int], chunk_size: int, weight_dropout: float = 0.0
 
 def config_of(num_chunks: list[int], chunk_size: int, weight_dropout: float = 0.0) -> ONLSTMConfig:
     sizes = [number * chunk_size for number in num_chunks]
-    return ONLSTMConfig(
-        vocab_size=VOCAB_SIZE,
-        embedding_size=sizes[-1],
-        hidden_size=sizes[0],
-        layer_sizes=sizes,
-        num_hidden_layers=len(sizes),
-        chunk_size=chunk_size,
-        parse_layer=0,
-        weight_dropout=weight_dropout,
-    )
+    layers = {"embedding_size": sizes[-1], "hidden_size": sizes[0], "layer_sizes": sizes}
+    options = {"num_hidden_layers": len(sizes), "chunk_size": chunk_size, "weight_dropout": weight_dropout}
+    return ONLSTMConfig(vocab_size=VOCAB_SIZE, parse_layer=0, **layers, **options)
 
 
 @st.composite
@@ -109,18 +104,11 @@ def test_impossible_growth_is_refused(changes, message):
         grow.grow(small, ONLSTMConfig(**{**fields, "parse_layer": 0, **changes}))
 
 
-RECIPE = """
-model_type: {model_type}
-model: {{embedding_size: 12, hidden_size: 15, chunk_size: 3, weight_dropout: 0.4, input_dropout: 0.1}}
-bptt_length: 6
-batch_size: 2
-num_epochs: 1
-num_threads: 1
-optimizer: adamw
-learning_rate: 0.01
-train_files: [train.txt]
-validation_files: [train.txt]
-"""
+RECIPE = {
+    "model": {"embedding_size": 12, "hidden_size": 15, "chunk_size": 3, "weight_dropout": 0.4, "input_dropout": 0.1},
+    **{"bptt_length": 6, "batch_size": 2, "num_epochs": 1, "optimizer": "adamw", "learning_rate": 0.01},
+    "validation_files": ["train.txt"],
+}
 
 
 @pytest.fixture
@@ -128,11 +116,10 @@ def small_checkpoint(tmp_path, monkeypatch):
     """Working directory with a small checkpoint, its text and a recipe with larger sizes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.txt").write_text("the cat sees a dog\nthe dog sleeps\na bird sees the cat\n" * 4)
-    (tmp_path / "recipe.yaml").write_text(RECIPE.format(model_type="onlstm"))
+    write_recipe(**RECIPE)
     tokenizer = build_word_tokenizer(["train.txt"])
-    config = ONLSTMConfig(
-        vocab_size=len(tokenizer), embedding_size=8, hidden_size=10, chunk_size=2, eos_token_id=tokenizer.eos_token_id
-    )
+    ids = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    config = ONLSTMConfig(**ids, embedding_size=8, hidden_size=10, chunk_size=2)
     ONLSTMForCausalLM(config).save_pretrained("small")
     tokenizer.save_pretrained("small")
     return tmp_path
@@ -157,28 +144,26 @@ def test_the_script_writes_a_checkpoint_of_the_recipes_size_that_can_be_trained(
 
 
 def test_the_same_seed_grows_the_same_weights(small_checkpoint):
+    weights = []
     for folder, seed in (("first", "1"), ("again", "1"), ("other", "2")):
         grow.main(["small", "recipe.yaml", "--output-dir", folder, "--seed", seed])
-    first, again, other = (
-        (small_checkpoint / folder / "model.safetensors").read_bytes() for folder in ("first", "again", "other")
-    )
+        weights.append((small_checkpoint / folder / "model.safetensors").read_bytes())
+    first, again, other = weights
     assert first == again != other
 
 
-def test_errors_of_the_script_name_the_cause(small_checkpoint, capsys):
-    assert grow.main(["none", "recipe.yaml", "--output-dir", "grown"]) == 1
-    assert "there is no checkpoint" in capsys.readouterr().err
-    assert grow.main(["small", "none.yaml", "--output-dir", "grown"]) == 1
-    assert "none.yaml" in capsys.readouterr().err
-    (small_checkpoint / "prpn.yaml").write_text(RECIPE.format(model_type="prpn"))
-    assert grow.main(["small", "prpn.yaml", "--output-dir", "grown"]) == 1
-    assert 'prpn.yaml for "prpn"' in capsys.readouterr().err
-    assert grow.main(["small", "recipe.yaml", "--output-dir", "small"]) == 1
-    assert "small exists already" in capsys.readouterr().err
+def test_errors_of_the_script_name_the_cause(small_checkpoint, refusal):
+    write_recipe("prpn.yaml", **RECIPE, model_type="prpn")
     (small_checkpoint / "text.yaml").write_text("only text")
-    assert grow.main(["small", "text.yaml", "--output-dir", "grown"]) == 1
-    assert "text.yaml must be a mapping" in capsys.readouterr().err
-    RNNForCausalLM(RNNConfig(vocab_size=13, embedding_size=8, hidden_size=10)).save_pretrained("small")
-    assert grow.main(["small", "recipe.yaml", "--output-dir", "grown"]) == 1
-    assert 'the checkpoint is of type "rnn"' in capsys.readouterr().err
+    shutil.copytree("small", "rnn")
+    RNNForCausalLM(RNNConfig(vocab_size=13, embedding_size=8, hidden_size=10)).save_pretrained("rnn")
+    for checkpoint, recipe, message in (
+        ("none", "recipe.yaml", "there is no checkpoint"),
+        ("small", "none.yaml", "none.yaml"),
+        ("small", "prpn.yaml", 'prpn.yaml for "prpn"'),
+        ("small", "text.yaml", "text.yaml must be a mapping"),
+        ("rnn", "recipe.yaml", 'the checkpoint is of type "rnn"'),
+    ):
+        assert message in refusal(grow, checkpoint, recipe, "--output-dir", "grown")
     assert not (small_checkpoint / "grown").exists()
+    assert "small exists already" in refusal(grow, "small", "recipe.yaml", "--output-dir", "small")

@@ -3,10 +3,9 @@
 import gc
 import io
 import json
-import os
 import sys
 import time
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,24 +22,13 @@ from tests.helpers.folders import names_in
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.loopback import ADDRESS, enter_process, free_port, kill_all
 from tests.helpers.requirements import library
-from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_texts
+from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_recipe, write_texts
 from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
 from training.loop import processes
 from training.loop.run import run_script
 from training.loop.task import ProcessShard
 
-RECIPE = """
-model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
-bptt_length: 12
-batch_size: 2
-eval_batch_size: 3
-num_epochs: 2
-log_every_steps: 1
-num_threads: 1
-optimizer: adamw
-learning_rate: 0.01
-"""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
 
 
@@ -49,23 +37,15 @@ def project(tmp_path, monkeypatch):
     """Working directory with `recipe.yaml`, `train.txt` and `valid.txt`."""
     monkeypatch.chdir(tmp_path)
     write_texts(train=400, valid=12)
-    Path("recipe.yaml").write_text(
-        RECIPE + f"train_files: [{tmp_path}/train.txt]\nvalidation_files: [{tmp_path}/valid.txt]\n"
-    )
-    return tmp_path
+    write_recipe(batch_size=2, optimizer="adamw", learning_rate=0.01)
 
 
 def losses_of(output_dir):
     return [entry["loss"] for entry in log_of(output_dir, "loss")]
 
 
-def train_as_rank(folder, arguments):
-    os.chdir(folder)
-    train_lm.main(arguments)
-
-
-def train_in(num_processes, project, arguments):
-    run_ranks(num_processes, train_as_rank, str(project), arguments)
+def train_in(num_processes, output_dir, *overrides):
+    run_ranks(num_processes, train_lm.main, command(output_dir, *overrides))
 
 
 def train_as_script(arguments):
@@ -73,9 +53,8 @@ def train_as_script(arguments):
     run_script("train_lm.py", train_lm.main)
 
 
-def run_on_host(folder, output, options, arguments):
+def run_on_host(output, options, arguments):
     """Acts as `torchrun` on a host. It forks this process, because new processes take seconds to start."""
-    os.chdir(folder)
     enter_process(output, ENVIRONMENT)
     config, _, _ = config_from_args(parse_args([*options, "train_lm.py"]))
     config.start_method = "fork"
@@ -87,20 +66,34 @@ def start_on_hosts(name, *overrides):
     options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", ADDRESS, "--master-port", str(free_port())]
     processes = []
     for rank in ("0", "1"):
-        arguments = os.getcwd(), f"host_{rank}.txt", [*options, "--node-rank", rank], command(name, *overrides)
+        arguments = f"host_{rank}.txt", [*options, "--node-rank", rank], command(name, *overrides)
         processes.append(forked_context().Process(target=run_on_host, args=arguments))
         processes[-1].start()
     return processes
+
+
+@contextmanager
+def killed_in_the_end(*processes):
+    try:
+        yield
+    finally:
+        for process in processes:
+            if process.is_alive():
+                kill_all(process)
+
+
+def wait_for_a_checkpoint(output, *processes):
+    while not Path("run/last").exists():
+        assert all(process.is_alive() for process in processes), Path(output).read_text()
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
 def test_two_hosts_equal_one_process_with_all_rows_and_resume_after_the_death_of_one(project):
     options = [*NO_DROPOUT, "--num_epochs", 60, "--max_steps", 60, "--save_every_steps", 10]
     survivor, killed = start_on_hosts("run", *options)
-    try:
-        while not Path("run/last").exists():
-            assert survivor.is_alive() and killed.is_alive(), Path("host_0.txt").read_text()
-            time.sleep(0.05)
+    with killed_in_the_end(survivor, killed):
+        wait_for_a_checkpoint("host_0.txt", survivor, killed)
         kill_all(killed)
         survivor.join(timeout=60)
         assert survivor.exitcode == 1
@@ -108,19 +101,14 @@ def test_two_hosts_equal_one_process_with_all_rows_and_resume_after_the_death_of
         for process in start_on_hosts("run", *options, "--resume"):
             process.join(timeout=300)
             assert process.exitcode == 0, Path("host_0.txt").read_text()
-    finally:
-        for process in (survivor, killed):
-            if process.is_alive():
-                kill_all(process)
-    train_in(4, project, command("undisturbed", *options))
+    train_in(4, "undisturbed", *options)
     assert_same_weights("run", "undisturbed")
     train_lm.main(command("one", *options, "--batch_size", 8))
     assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 60
     assert names_in("run") == ["best", "curves.svg", "last", "log.jsonl", "results.json"]
 
 
-def run_torchrun(folder, arguments):
-    os.chdir(folder)
+def run_torchrun(arguments):
     enter_process("output.txt", {**ENVIRONMENT, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
     torchrun(arguments)
 
@@ -130,20 +118,15 @@ def test_torchrun_restarts_a_killed_process_and_the_run_resumes(project, project
     options = command("run", "--max_steps", 60, "--num_epochs", 60, "--save_every_steps", 10, "--resume")
     script = str(project_root / "training" / "train_lm.py")
     launcher = ["--nproc-per-node", "2", "--max-restarts", "3", "--standalone", script, *options]
-    process = forked_context().Process(target=run_torchrun, args=(str(project), launcher))
+    process = forked_context().Process(target=run_torchrun, args=(launcher,))
     process.start()
-    try:
-        while not Path("run/last").exists():
-            assert process.is_alive(), Path("output.txt").read_text()
-            time.sleep(0.05)
+    with killed_in_the_end(process):
+        wait_for_a_checkpoint("output.txt", process)
         psutil.Process(process.pid).children()[-1].kill()
         process.join(timeout=120)
         assert process.exitcode == 0, Path("output.txt").read_text()
-    finally:
-        if process.is_alive():
-            kill_all(process)
     assert "resumed after" in Path("output.txt").read_text()
-    train_in(2, project, command("undisturbed", *options[3:-1]))
+    train_in(2, "undisturbed", *options[3:-1])
     assert_same_weights("run", "undisturbed")
 
 
@@ -154,8 +137,7 @@ def test_processes_that_do_not_share_the_folder_are_refused(project, monkeypatch
     assert not Path("run").exists()
 
 
-def train_and_look_when_the_connection_ends(folder, arguments):
-    os.chdir(folder)
+def train_and_look_when_the_connection_ends(arguments):
     sys.setswitchinterval(20)  # gloo's threads get the GIL late, as on a busy host
     destroy, seen = torch.distributed.destroy_process_group, []
 
@@ -171,7 +153,7 @@ def train_and_look_when_the_connection_ends(folder, arguments):
 
 def test_ddp_is_destroyed_before_the_process_group(project):
     """Otherwise its reducer waits for gloo's threads while it holds the GIL that they wait for (a deadlock)."""
-    run_ranks(2, train_and_look_when_the_connection_ends, str(project), command("run", "--max_steps", 2))
+    run_ranks(2, train_and_look_when_the_connection_ends, command("run", "--max_steps", 2))
 
 
 @pytest.mark.parametrize("num_processes", [1, 2, 3])
@@ -200,15 +182,14 @@ def test_a_streamed_dataset_is_split_by_file_if_the_files_divide_evenly(tmp_path
 def test_streamed_text_of_two_processes_resumes_exactly_and_ends_together(project):
     # The second process has shorter lines, but not more of them.
     lines = Path("train.txt").read_text().splitlines()[:120]
-    Path("train.txt").write_text(
-        "\n".join(line if number % 2 else f"{line} {line}" for number, line in enumerate(lines))
-    )
+    lines[::2] = [f"{line} {line}" for line in lines[::2]]
+    Path("train.txt").write_text("\n".join(lines))
     streaming = ["--streaming", "true", "--save_every_steps", 4]
-    train_in(2, project, command("whole", *streaming))
+    train_in(2, "whole", *streaming)
     updates = json.loads(Path("whole/results.json").read_text())["updates"]
     assert updates > 12
-    train_in(2, project, command("run", *streaming, "--max_steps", updates - 3))
-    train_in(2, project, command("run", *streaming, "--resume"))
+    train_in(2, "run", *streaming, "--max_steps", updates - 3)
+    train_in(2, "run", *streaming, "--resume")
     assert_same_weights("run", "whole")
     assert losses_of("run") == losses_of("whole")
 

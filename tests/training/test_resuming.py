@@ -3,6 +3,7 @@
 import fcntl
 import json
 import shutil
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from safetensors import SafetensorError
 from onlstm_hf.hub.export import folder_files
 from onlstm_hf.utils.files import write_json
 from tests.helpers.folders import contents, full_disk
-from tests.helpers.training_runs import GOLD_TREES, log_of, run_in_process, write_texts
+from tests.helpers.training_runs import GOLD_TREES, log_of, run_in_process, write_recipe, write_texts
 from training import train_lm, train_logic
 from training.classification.logic import parse_logic_recipe
 from training.language_models.recipe import parse_recipe
@@ -22,20 +23,10 @@ from training.loop import run as loop
 from training.loop.checkpointing import CHECKSUMS, write_checksums
 from training.loop.training_log import TrainingDiverged
 
-RECIPE = """
-model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
-bptt_length: 12
-batch_size: 4
-log_every_steps: 1
-num_threads: 1
-learning_rate: 2
-max_steps: 2
-average_from_start: true
-train_files: [train.txt]
-validation_files: [valid.txt]
-test_files: [test.txt]
-gold_trees: gold.mrg
-"""
+RECIPE = {
+    **{"learning_rate": 2, "max_steps": 2, "average_from_start": True},
+    **{"test_files": ["test.txt"], "gold_trees": "gold.mrg"},
+}
 LOGIC_RECIPE = """
 model_type: rnn
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 1, layer_sizes: [12], tie_word_embeddings: false}
@@ -61,11 +52,10 @@ OTHER_PAIR_VALUES = {"num_pairs": 200, "pairs_seed": 1, "max_train_operators": 5
 
 
 def run(program, *arguments):
-    return run_in_process(program.main, [f"{program.__name__.rpartition('.')[2]}.yaml", *map(str, arguments)])
+    return run_in_process(program.main, "run", *arguments, recipe=f"{program.__name__.rpartition('.')[2]}.yaml")
 
 
-def train(*arguments):
-    return run(train_lm, "--output_dir", "run", *arguments)
+train = partial(run, train_lm)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +64,7 @@ def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun")
     write_texts(folder, train=60, valid=12, test=5)
     (folder / "gold.mrg").write_text(GOLD_TREES)
-    (folder / "train_lm.yaml").write_text(RECIPE)
+    write_recipe(folder / "train_lm.yaml", **RECIPE)
     (folder / "train_logic.yaml").write_text(LOGIC_RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -223,7 +213,7 @@ def test_data_may_move_and_test_text_may_be_added(project):
     for name in ("train", "valid"):
         Path(f"{name}.txt").rename(f"moved_{name}.txt")
     moved = ["--train_files", "moved_train.txt", "--validation_files", "moved_valid.txt"]
-    Path("train_lm.yaml").write_text(RECIPE.replace("test_files: [test.txt]", ""))
+    write_recipe("train_lm.yaml", **RECIPE | {"test_files": None})
     assert "test_perplexity" not in train("--resume", "--max_steps", 3, *moved)
     results = train("--resume", "--max_steps", 3, *moved, "--test_files", "valid.txt", "--test_files", "test.txt")
     assert results["fingerprints"] == fingerprints and results["test_perplexity"] > 1

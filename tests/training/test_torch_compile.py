@@ -1,26 +1,16 @@
 """Training with torch.compile matches training without it."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from tests.helpers.training_runs import command, log_of, run_in_process, weights_of, write_texts
+from tests.helpers.training_runs import log_of, run_in_process, weights_of, write_recipe, write_texts
 from training import train_lm
 
-RECIPE = """
-model: {embedding_size: 16, hidden_size: 24, chunk_size: 4, num_hidden_layers: 2}
-bptt_length: 12
-batch_size: 4
-optimizer: adamw
-learning_rate: 1.0e-3
-max_grad_norm: 0.5
-num_epochs: 100
-max_steps: 200
-log_every_steps: 1
-eval_every_steps: 100
-seed: 1
-"""
+RECIPE = {
+    "model": {"embedding_size": 16, "hidden_size": 24, "chunk_size": 4, "num_hidden_layers": 2},
+    **{"optimizer": "adamw", "learning_rate": 1e-3, "max_grad_norm": 0.5, "seed": 1},
+    **{"num_epochs": 100, "max_steps": 200, "eval_every_steps": 100},
+}
 
 
 @pytest.mark.slow
@@ -28,13 +18,12 @@ def test_two_hundred_compiled_updates_match_plain_ones(tmp_path, monkeypatch):
     """Covers dropout, drop-connect, random lengths and carried state."""
     monkeypatch.chdir(tmp_path)
     write_texts(train=300, valid=20)
-    files = "train_files: [train.txt]\nvalidation_files: [valid.txt]\n"
-    Path("recipe.yaml").write_text(RECIPE + files)
+    write_recipe(**RECIPE)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    run_in_process(train_lm.main, command("first", "--max_steps", 1))
+    run_in_process(train_lm.main, "first", "--max_steps", 1)
     for name in ("plain", "compiled"):
-        run_in_process(train_lm.main, command(name, "--torch_compile", name == "compiled"))
+        run_in_process(train_lm.main, name, "--torch_compile", name == "compiled")
     losses = [[entry["loss"] for entry in log_of(name, "loss")] for name in ("plain", "compiled")]
     assert len(losses[0]) == 200
     assert losses[0][-1] < losses[0][0]

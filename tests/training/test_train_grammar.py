@@ -5,7 +5,7 @@ import math
 import random
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -134,11 +134,11 @@ def plain_log_likelihood(model, input_ids, span_scores):
 @pytest.mark.parametrize("with_scores", [False, True])
 def test_gradients_match_autograd(grammar, num_words, with_scores):
     input_ids = torch.randint(SIZES["vocab_size"], (3, num_words))
-    scores = (
-        torch.randn(3, num_words + 1, num_words + 1, dtype=torch.float64).requires_grad_() if with_scores else None
-    )
+    inputs, scores = [*grammar.parameters()], None
+    if with_scores:
+        scores = torch.randn(3, num_words + 1, num_words + 1, dtype=torch.float64).requires_grad_()
+        inputs.append(scores)
     weights = torch.tensor([1.0, 0.3, -2.0], dtype=torch.float64)
-    inputs = [*grammar.parameters(), *([scores] if with_scores else [])]
     expected = torch.autograd.grad((plain_log_likelihood(grammar, input_ids, scores) * weights).sum(), inputs)
     found = torch.autograd.grad((grammar(input_ids, scores).log_likelihood * weights).sum(), inputs)
     for one, other in zip(found, expected, strict=True):
@@ -256,9 +256,8 @@ def test_batches_have_one_length_and_are_shared_by_processes():
     assert rows(ProcessShard(12), start=4) == alone[4:] and rows(ProcessShard(12), epoch=1) != alone
     both = [rows(ProcessShard(6, process, 2)) for process in (0, 1)]
     assert all(own and other for (own, _), (other, _) in zip(*both, strict=True))
-    assert [sorted(own + other) for (own, _), (other, _) in zip(*both, strict=True)] == [
-        sorted(own) for own, _ in alone if len(own) > 1
-    ]
+    shared = [sorted(own + other) for (own, _), (other, _) in zip(*both, strict=True)]
+    assert shared == [sorted(own) for own, _ in alone if len(own) > 1]
     with pytest.raises(ValueError, match="no sentence of a length"):
         GrammarBatches(ids, [], None, 0.0, ProcessShard(12), seed=1)
 
@@ -305,8 +304,7 @@ def project(tmp_path, monkeypatch):
     return sentences
 
 
-def train(output_dir, *options):
-    return run_in_process(train_grammar.main, command(output_dir, *options))
+train = partial(run_in_process, train_grammar.main)
 
 
 def test_a_run_writes_its_grammar_trees_and_results(project, capsys):
@@ -403,8 +401,7 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
 @pytest.mark.slow
 def test_two_processes_equal_one_with_twice_the_batch(project):
     train("one", "--max_steps", 4)
-    options = ["recipe.yaml", "--output_dir", "two", "--max_steps", "4", "--batch_size", "20"]
-    run_ranks(2, train_grammar.main, options)
+    run_ranks(2, train_grammar.main, command("two", "--max_steps", 4, "--batch_size", 20))
     one, two = (log_of(name)[-1]["validation_loss"] for name in ("one", "two"))
     assert two == pytest.approx(one, rel=0.05)
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from tests.helpers.training_runs import (
     log_of,
     run_in_process,
     weights_of,
+    write_recipe,
     write_texts,
 )
 from training import train_lm
@@ -46,19 +48,11 @@ from training.loop import run as loop
 from training.loop.task import ProcessShard
 from training.loop.training_log import TrainingDiverged
 
-RECIPE = """
-model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
-bptt_length: 12
-batch_size: 4
-eval_batch_size: 3
-num_epochs: 2
-log_every_steps: 1
-num_threads: 1
-"""
 NT_ASGD = ["--optimizer", "nt-asgd", "--learning_rate", "2", "--nonmonotone_interval", "1"]
 SGD = ["--optimizer", "sgd", "--learning_rate", "2", "--schedule", "warmup_stable_decay", "--decay_steps", "4"]
 PLATEAU = ["--optimizer", "adam", "--adam_beta1", "0", "--learning_rate", "0.01", "--schedule", "plateau",
            "--independent_sentences", "true"]  # fmt: skip
+RNN = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2}
 ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosine", "--warmup_steps", "3"]
 
 
@@ -68,27 +62,17 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(train=60, valid=12)
     Path("gold.mrg").write_text(GOLD_TREES)
-    Path("recipe.yaml").write_text(
-        RECIPE + f"train_files: [{tmp_path}/train.txt]\nvalidation_files: [{tmp_path}/valid.txt]\n"
-    )
+    # The paths are absolute because `train_until` counts files with relative paths.
+    write_recipe(train_files=[f"{tmp_path}/train.txt"], validation_files=[f"{tmp_path}/valid.txt"])
     return tmp_path
 
 
-def change_model(model_type, chunks):
-    """Makes `recipe.yaml` one of another type of model, with `chunks` in place of the size of chunks."""
-    recipe = Path("recipe.yaml")
-    recipe.write_text(f"model_type: {model_type}\n" + recipe.read_text().replace(", chunk_size: 4", chunks))
-
-
-def train(output_dir, *overrides):
-    """Runs train_lm.py in this process. Returns the content of results.json."""
-    return run_in_process(train_lm.main, command(output_dir, *overrides))
+train = partial(run_in_process, train_lm.main)
 
 
 def test_a_run_writes_loadable_checkpoints_a_log_and_results(project):
-    results = train(
-        "run", *ADAMW, "--test_files", "valid.txt", "--gold_trees", "gold.mrg", "--trackers", "tensorboard"
-    )
+    data = ["--test_files", "valid.txt", "--gold_trees", "gold.mrg"]
+    results = train("run", *ADAMW, *data, "--trackers", "tensorboard")
     tokenizer = AutoTokenizer.from_pretrained("run/best")
     model = AutoModelForCausalLM.from_pretrained("run/best")
     assert isinstance(model, ONLSTMForCausalLM)
@@ -183,7 +167,7 @@ def test_a_dataset_folder_with_gold_trees_in_a_column(project, monkeypatch, stre
     datasets = library("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", project / "cache")
     write_dataset(project / "dataset")
-    Path("recipe.yaml").write_text(RECIPE)
+    write_recipe(train_files=None, validation_files=None)
     options = ["--dataset", "dataset", "--gold_tree_column", "tree", "--streaming", streaming, "--max_steps", "12"]
     results = train("run", *ADAMW, *options, "--num_epochs", "99", "--eval_every_steps", "6")
     assert results["updates"] == 12
@@ -218,7 +202,7 @@ def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monk
     train("first", *NT_ASGD, "--num_epochs", "1")
     iterates = spy_on_updates(monkeypatch)
     options = ["--init_from", "first/best", "--average_from_start", "--num_epochs", 1, "--model.input_dropout", 0.2]
-    Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
+    write_recipe(model=None)
     results = train("second", *optimizer, *options)
     start = weights_of("first", "best")
     for name, value in weights_of("second", "last").items():
@@ -335,9 +319,8 @@ def test_treebank_preprocessing_of_another_language_is_saved_with_the_checkpoint
     """Punctuation is left out of text and trees, and sentences without words do not count."""
     Path("train.txt").write_text("O Gato , que dorme .\nA Ana vê 12 gatos !\n" * 20)
     Path("valid.txt").write_text("O Gato dorme .\n. . .\n")
-    Path("gold.mrg").write_text(
-        "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Ratos))) (PUNCT .)))\n((x (PUNCT .)))\n"
-    )
+    tree = "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Ratos))) (PUNCT .)))"
+    Path("gold.mrg").write_text(f"{tree}\n((x (PUNCT .)))\n")
     options = ["--drop_punctuation", "true", "--lowercase", "true", "--digits_to_n", "true"]
     results = train("run", *ADAMW, *options, "--gold_trees", "gold.mrg", "--treebank_preset", "universal")
     assert results["parsing"]["num_sentences"] == 1
@@ -373,7 +356,7 @@ def test_subwords_reduce_unknown_words_and_trees_have_words(project, parts):
 @pytest.mark.parametrize("model_type", ["onlstm", "rnn"])
 def test_a_changed_weight_dropout_keeps_the_predictions_of_a_checkpoint(project, model_type):
     if model_type == "rnn":
-        change_model("rnn", "")
+        write_recipe(model_type="rnn", model=RNN)
     train("first", *ADAMW, "--model.weight_dropout", 0.3, "--max_steps", 4)
     before, tokenizer = (loader.from_pretrained("first/best") for loader in (AutoModelForCausalLM, AutoTokenizer))
     changed = build_model(ModelArguments(init_from="first/best", model={"weight_dropout": 0.6}), tokenizer).eval()
@@ -403,7 +386,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(project, monkeypatch, options
 
 @pytest.mark.parametrize("options", [PLATEAU, NT_ASGD], ids=["sentences", "nt-asgd"])
 def test_a_resumed_prpn_run_equals_an_uninterrupted_one(project, monkeypatch, options):
-    change_model("prpn", ", num_slots: 4, lookback: 2")
+    write_recipe(model_type="prpn", model=RNN | {"num_slots": 4, "lookback": 2})
     check_run(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
     assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
     assert "parsing_f1" in log_of("parts", "validation_loss")[-1]
@@ -528,7 +511,7 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
     for name, code in {"wrong": "a = 1\ndef f(:", "leaves": "import sys\nsys.exit(3)", "slip": "torhc.cat"}.items():
         Path(f"{name}.py").write_text(code)
     if "--init_from" in options:
-        Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
+        write_recipe(model=None)
         foreign_checkpoint("foreign")
         foreign_checkpoint("nan", spoil=math.nan)
         foreign_checkpoint("broken")

@@ -11,7 +11,7 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
-from tests.helpers.training_runs import check_resumption, command, log_of, run_in_process
+from tests.helpers.training_runs import check_resumption, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
 from training.classification.logic import (
@@ -44,7 +44,7 @@ def project(tmp_path, monkeypatch):
 
 
 def train(output_dir, *overrides, recipe="rnn"):
-    return run_in_process(train_logic.main, command(output_dir, *overrides, recipe=f"{recipe}.yaml"))
+    return run_in_process(train_logic.main, output_dir, *overrides, recipe=f"{recipe}.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +84,8 @@ def test_a_run_learns_and_writes_classifier_log_and_results():
 
 
 def test_a_run_stopped_within_an_epoch_resumes_from_its_last_update(monkeypatch):
-    check_resumption(
-        monkeypatch, train, "--save_every_steps", 2, "--gradient_accumulation_steps", 2, "--seed", 3, stops=(8,)
-    )
+    options = ["--save_every_steps", 2, "--gradient_accumulation_steps", 2, "--seed", 3]
+    check_resumption(monkeypatch, train, *options, stops=(8,))
 
 
 def test_the_learning_rate_is_halved_when_validation_does_not_improve():
@@ -112,19 +111,11 @@ def test_the_authors_files_are_read(shared_dir):
     assert list(splits.test) == list(range(13)) and len(splits.test[7]) == 4707
 
 
-def test_pairs_that_cannot_be_loaded_are_an_error():
-    with pytest.raises(ValueError, match="cannot load the pairs nowhere"):
-        load_logic_splits(LogicDataArguments(pairs="nowhere"))
-    with pytest.raises(ValueError, match="both are needed"):
-        load_logic_splits(LogicDataArguments(num_pairs=50, max_train_operators=0))
-
-
 @pytest.mark.parametrize("num_processes", [1, 3])
 def test_all_processes_together_see_every_pair_once_per_epoch(pairs, num_processes):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
-    sources = [
-        ExampleBatches(encoded, ProcessShard(7, index, num_processes), seed=1) for index in range(num_processes)
-    ]
+    shards = [ProcessShard(7, index, num_processes) for index in range(num_processes)]
+    sources = [ExampleBatches(encoded, shard, seed=1) for shard in shards]
     seen, num_batches = Counter(), 0
     for batches in zip(*(source.batches(2) for source in sources), strict=True):
         seen.update(id(pair) for batch in batches for pair in batch.examples)
@@ -171,10 +162,8 @@ def test_the_recipes_have_the_authors_settings(project_root, name):
         (["--pairs_seed", "-1"], "pairs_seed must be at least 0"),
         (["--model_type", "gpt2"], 'models of type "gpt2" cannot be trained here'),
         (["--model_type", "prpn"], 'models of type "prpn" cannot be trained here.* one of onlstm, rnn, tree_lstm, or'),
-        (
-            ["--pairs", "no/such/folder"],
-            "cannot load the pairs no/such/folder: there is no file or folder no/such/folder",
-        ),
+        (["--num_pairs", "50", "--max_train_operators", "0"], "operators: both are needed"),
+        (["--pairs", "no/such"], "cannot load the pairs no/such: there is no file or folder no/such"),
     ],
 )
 def test_bad_fields_are_refused(overrides, message):
