@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import get_wsd_schedule
 
 from training.language_models.recipe import OptimizationArguments
@@ -25,14 +26,11 @@ def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
 
 @given(st.integers(0, 9), st.integers(1, 12), st.integers(0, 30))
 def test_the_decay_matches_transformers_except_for_its_empty_first_update(warmup_steps, decay_steps, stable_steps):
-    arguments = OptimizationArguments(
-        schedule="warmup_stable_decay", warmup_steps=warmup_steps, decay_steps=decay_steps
-    )
+    steps = {"warmup_steps": warmup_steps, "decay_steps": decay_steps}
+    arguments = OptimizationArguments(schedule="warmup_stable_decay", **steps)
     total_steps = warmup_steps + stable_steps + decay_steps
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    scheduler = get_wsd_schedule(
-        optimizer, warmup_steps, decay_steps, num_stable_steps=stable_steps, decay_type="linear"
-    )
+    scheduler = get_wsd_schedule(optimizer, warmup_steps, decay_steps, None, stable_steps, decay_type="linear")
     for step in range(total_steps + 2):
         factor = learning_rate_factor(step, arguments, total_steps)
         (theirs,) = scheduler.get_last_lr()
@@ -52,9 +50,7 @@ def test_a_constant_schedule_needs_no_length():
 def test_plateaus_lower_the_rate_like_the_pytorch_scheduler(losses, patience, factor):
     arguments = OptimizationArguments(schedule="plateau", plateau_patience=patience, plateau_factor=factor)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=factor, patience=patience, threshold=0, eps=0
-    )
+    scheduler = ReduceLROnPlateau(optimizer, factor=factor, patience=patience, threshold=0, eps=0)
     for count, loss in enumerate(losses, start=1):
         scheduler.step(loss)
         rate = learning_rate_factor(0, arguments, None, losses[:count])

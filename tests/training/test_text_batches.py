@@ -55,6 +55,11 @@ def sentence_batches(shard, seed=1):
     return SentenceBatches(as_text(some_sentences()), EOS, shard, 6, seed)
 
 
+def rows_of(batches):
+    """Returns the inputs and the targets of all batches, row by row."""
+    return [torch.cat([getattr(each, name) for each in batches], dim=1) for name in ("input_ids", "shift_labels")]
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 7), st.integers(1, 40), st.booleans(), st.integers(0, 5))
 def test_every_token_of_a_row_is_predicted_once_and_from_the_token_before_it(length, rows, bptt, random_bptt, epoch):
@@ -65,8 +70,7 @@ def test_every_token_of_a_row_is_predicted_once_and_from_the_token_before_it(len
         return
     source = StreamBatches(stream, EOS, ProcessShard(rows), bptt, random_bptt, seed=3)
     batches = list(source.batches(epoch))
-    targets = torch.cat([batch.shift_labels for batch in batches], dim=1)
-    inputs = torch.cat([batch.input_ids for batch in batches], dim=1)
+    inputs, targets = rows_of(batches)
     assert targets.flatten().tolist() == list(range(1, length // rows * rows + 1))
     assert torch.equal(inputs, targets - 1)  # the stream counts upwards from <eos>, which is 0
     assert [batch.continues for batch in batches] == [False] + [True] * (len(batches) - 1)
@@ -100,9 +104,8 @@ def test_rows_of_two_processes_equal_those_of_one_with_twice_the_batch(build):
     for one, first, second in zip(whole, *halves, strict=True):
         assert torch.equal(one.input_ids, torch.cat([first.input_ids, second.input_ids]))
         assert torch.equal(one.shift_labels, torch.cat([first.shift_labels, second.shift_labels]))
-        assert (
-            (one.lr_scale, one.continues) == (first.lr_scale, first.continues) == (second.lr_scale, second.continues)
-        )
+        assert one.lr_scale == first.lr_scale == second.lr_scale
+        assert one.continues == first.continues == second.continues
         assert first.num_items == second.num_items == one.num_items / 2
         assert one.num_items == (one.shift_labels != -100).sum()
 
@@ -148,9 +151,7 @@ def test_each_epoch_drops_another_remainder_of_sentences():
 
 def test_streamed_rows_are_sequences_of_whole_documents(tokenizer):
     source = StreamedTextBatches(iter(LINES), tokenizer, "text", 2, 8, True, seed=5)
-    batches = list(source.batches(0))
-    targets = torch.cat([batch.shift_labels for batch in batches], dim=1)
-    inputs = torch.cat([batch.input_ids for batch in batches], dim=1)
+    inputs, targets = rows_of(list(source.batches(0)))
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
     assert (inputs[:, 0] == tokenizer.eos_token_id).all()
     documents = {tuple(ids) for ids in encode_lines(LINES, tokenizer, "text")}

@@ -52,9 +52,8 @@ def test_a_run_writes_a_classifier_and_its_reproducible_results(model_type, tmp_
     monkeypatch.chdir(tmp_path)
     results = train(model_type)
     assert json.loads(Path("run/results.json").read_text()) == results
-    splits = load_listops_splits(
-        ListOpsDataArguments(num_train=300, num_validation=40, num_test=60, max_train_length=30)
-    )
+    sizes = {"num_train": 300, "num_validation": 40, "num_test": 60, "max_train_length": 30}
+    splits = load_listops_splits(ListOpsDataArguments(**sizes))
     model = AutoModelForSequenceClassification.from_pretrained("run/best").eval()
     tokenizer = AutoTokenizer.from_pretrained("run/best")
     right = 0
@@ -69,9 +68,8 @@ def test_a_run_writes_a_classifier_and_its_reproducible_results(model_type, tmp_
 
 
 def test_splits_are_disjoint_and_only_the_test_has_long_expressions():
-    splits = load_listops_splits(
-        ListOpsDataArguments(num_train=500, num_validation=50, num_test=100, max_train_length=20)
-    )
+    sizes = {"num_train": 500, "num_validation": 50, "num_test": 100, "max_train_length": 20}
+    splits = load_listops_splits(ListOpsDataArguments(**sizes))
     train, validation, test = map(set, splits)
     assert not train & validation and not train & test and not validation & test
     assert len(test) == 100 and max(len(expression.tokens) for expression in test) > 20

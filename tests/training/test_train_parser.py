@@ -4,6 +4,7 @@ import json
 import re
 from argparse import Namespace
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -83,12 +84,11 @@ def test_one_command_trains_voters_grammar_average_and_student(capfd):
 
 
 @pytest.mark.usefixtures("project")
-def test_a_failed_stage_ends_the_command_with_a_hint(capfd):
-    assert train_parser.main([*arguments(), "--hidden_sise", "3"]) == 1
-    assert "hidden_sise" in capfd.readouterr().err
+def test_a_failed_stage_ends_the_command_with_a_hint(refusal):
+    assert "hidden_sise" in refusal(train_parser, *arguments(), "--hidden_sise", "3")
     Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("batch_size: 2", "batch_size: 5000"))
-    assert train_parser.main(arguments()) == 1
-    assert "train_seeds.py ended with exit code 1; the same command continues" in capfd.readouterr().err
+    error = refusal(train_parser, *arguments())
+    assert "train_seeds.py ended with exit code 1; the same command continues" in error
 
 
 @pytest.mark.usefixtures("project")
@@ -101,10 +101,10 @@ def test_a_failed_stage_ends_the_command_with_a_hint(capfd):
         ("grammar", "num_nonterminals", "num_nonterminal", "NeuralGrammarConfig has no fields num_nonterminal"),
     ],
 )
-def test_fields_of_every_model_are_checked_before_training(capfd, name, before, after, message):
+def test_fields_of_every_model_are_checked_before_training(refusal, name, before, after, message):
     Path(f"{name}.yaml").write_text(RECIPES[name].replace(before, after))
-    assert train_parser.main(arguments("--grammar", "grammar.yaml")) == 1
-    assert message in capfd.readouterr().err and not Path("out").exists()
+    assert message in refusal(train_parser, *arguments("--grammar", "grammar.yaml"))
+    assert not Path("out").exists()
 
 
 @pytest.mark.usefixtures("project")
@@ -142,9 +142,8 @@ def test_the_grammar_reads_gold_trees_as_the_voters_do(monkeypatch):
     options, _ = train_parser.build_parser().parse_known_args(options)
     train_parser.train_grammars({"onlstm": [Path("votes")]}, Path("tokenizer"), voter.data, options)
     data = parse_grammar_recipe(stages[0]).data
-    assert {name: getattr(data, name) for name in train_parser.TREEBANK_FIELDS} == {
-        name: getattr(voter.data, name) for name in train_parser.TREEBANK_FIELDS
-    }
+    fields = attrgetter(*train_parser.TREEBANK_FIELDS)
+    assert fields(data) == fields(voter.data)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +165,8 @@ def test_weight_and_temperature_are_chosen_without_gold_trees(tmp_path, monkeypa
         (weight,) = (float(option.partition("=")[2]) for option in student if "tree_loss_weight" in str(option))
         tried.append(weight)
         index = weights.index(weight)
-        return {
-            "validation_perplexity": perplexities[index],
-            "target_trees": {"held_out_tree_f1": agreements[index]},
-        }
+        trees = {"held_out_tree_f1": agreements[index]}
+        return {"validation_perplexity": perplexities[index], "target_trees": trees}
 
     monkeypatch.setattr(train_parser, "train_student", train_student)
     options = Namespace(

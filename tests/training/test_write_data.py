@@ -31,7 +31,7 @@ def test_listops_splits_are_the_generated_expressions(tmp_path):
     assert len(set(texts)) == 50
 
 
-def test_an_existing_folder_is_unchanged(tmp_path, capsys):
+def test_an_existing_folder_is_unchanged(tmp_path, refusal):
     (tmp_path / "mine").write_text("text")
-    assert write_data.main(["listops", str(tmp_path)]) == 1
-    assert "exists" in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert "exists" in refusal(write_data, "listops", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
