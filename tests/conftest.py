@@ -101,7 +101,9 @@ def refusal(capsys):
         capsys.readouterr()
         assert script.main([str(argument) for argument in arguments]) == 1
         name = f"{Path(script.__file__).name}: "
-        (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith(name)]
+        output = capsys.readouterr().err
+        assert "Traceback" not in output
+        (error,) = [line for line in output.splitlines() if line.startswith(name)]
         return error.removeprefix(name)
 
     return refusal

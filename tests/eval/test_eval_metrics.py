@@ -91,9 +91,8 @@ def test_gold_trees_are_valid_references(parsing_f1):
 
 
 def test_preprocessing_applies_to_gold_strings(parsing_f1):
-    scores = parsing_f1.compute(
-        predictions=["((The old cat) (sat (on it)) .)"], references=[GOLD], preprocessing=AS_WRITTEN
-    )
+    predicted = "((The old cat) (sat (on it)) .)"
+    scores = parsing_f1.compute(predictions=[predicted], references=[GOLD], preprocessing=AS_WRITTEN)
     assert scores["corpus_f1"] == 1 and set(scores["label_recall"]) == {"NP-SBJ", "VP", "PP"}
 
 
@@ -124,12 +123,11 @@ def test_batches_and_single_examples_add_up(parsing_f1):
 
 def test_options_and_baselines_reach_the_scores(parsing_f1):
     gold = gold_trees_from_brackets([GOLD] * 3)
-    scores = parsing_f1.compute(
-        predictions=[NESTED] * 3, references=gold, baselines=True, seed=5, length_limits=[5], num_resamples=0
-    )
+    options = {"length_limits": [5], "num_resamples": 0}
+    scores = parsing_f1.compute(predictions=[NESTED] * 3, references=gold, baselines=True, seed=5, **options)
     assert scores["by_length"][0]["min_words"] == 6 and scores["sentence_f1_interval"] is None
     name = "random (uniform trees)"
-    expected = score_parses(baseline_trees(name, gold, seed=5), gold, length_limits=[5], num_resamples=0)
+    expected = score_parses(baseline_trees(name, gold, seed=5), gold, **options)
     assert scores["baselines"][name] == expected.to_dict()
     assert json.loads(json.dumps(scores)) == scores
 

@@ -16,11 +16,7 @@ import torch
 
 from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer
-from eval.adaptation.dynamic_evaluation import (
-    DynamicEvaluation,
-    adapted_log_probabilities,
-    gradient_root_mean_squares,
-)
+from eval.adaptation.dynamic_evaluation import DynamicEvaluation, adapted_log_probabilities, gradient_root_mean_squares
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
 from eval.report import perplexities
 from eval.task import describe_checkpoint
@@ -192,9 +188,8 @@ def test_the_best_cache_on_validation_text_scores_all_texts(run, tmp_path, check
         text_file: encode_sentence_stream(tokenizer, SENTENCES),
         str(other): encode_sentence_stream(tokenizer, other.read_text().splitlines()),
     }
-    losses = [
-        -found.mean().item() for found in adapted_log_probabilities(model, streams[str(other)][:20], None, caches)
-    ]
+    found = adapted_log_probabilities(model, streams[str(other)][:20], None, caches)
+    losses = [-log_probabilities.mean().item() for log_probabilities in found]
     best = caches[losses.index(min(losses))]
     assert adapted["settings"] == {f"cache_{name}": value for name, value in best._asdict().items()}
     assert adapted["tuning"]["text"] == str(other) and adapted["tuning"]["num_tokens"] == 20
@@ -302,18 +297,25 @@ def as_json(scores):
 
 
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
-def test_parsing_scores_match_the_induced_trees(run, checkpoint, model, tokenizer, treebank, branching_bias):
+def test_scores_match_the_induced_trees_which_are_written(
+    run, tmp_path, checkpoint, model, tokenizer, treebank, branching_bias
+):
+    path = tmp_path / "trees.jsonl"
     arguments = ["--branching-bias", branching_bias, "--note", "of the sample", "--sentences-read", "no"]
-    results, printed = run(evaluate_parsing, checkpoint, "--treebank", treebank, *arguments)
+    results, printed = run(evaluate_parsing, checkpoint, "--treebank", treebank, "--trees", path, *arguments)
     assert "sentences read in training: no\n" in printed
     assert results["sentences_read"] == "no"
     gold = read_treebank(treebank)
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [GoldTree.from_bracket(row["gold"], AS_WRITTEN) for row in rows] == gold
     for part, part_gold in (("all", gold), ("short", gold[:2])):
         sentences = [list(tree.words) for tree in part_gold]
         for layer in (0, 1):
             trees = model.parse(sentences, tokenizer, layer=layer, branching_bias=branching_bias)
-            expected = as_json(score_parses(trees, part_gold))
-            assert results["models"][0]["scores"][part][f"layer {layer + 1} (--layer {layer})"] == expected
+            name = f"layer {layer + 1} (--layer {layer})"
+            assert results["models"][0]["scores"][part][name] == as_json(score_parses(trees, part_gold))
+            written = [InducedTree.from_bracket(row["induced"][checkpoint][name]) for row in rows]
+            assert written[: len(trees)] == trees
         for name, expected in score_baselines(part_gold).items():
             assert results["others"][part][name] == as_json(expected)
     assert results["others"]["all"]["upper bound"]["sentence_f1"] < 1
@@ -327,9 +329,8 @@ def test_the_table_has_layers_baselines_and_published_figures(run, checkpoint, m
     scores, short_scores = score_parses(trees, gold), score_parses(trees[:2], gold[:2])
     row = row_of(table, "layer 2 (--layer 1)")
     f1, _, corpus_f1, short_f1, _, depth, *recalls = row.removeprefix("layer 2 (--layer 1)").split()
-    assert [f1, corpus_f1, short_f1] == [
-        f"{100 * value:.1f}" for value in (scores.sentence_f1, scores.corpus_f1, short_scores.sentence_f1)
-    ]
+    expected = scores.sentence_f1, scores.corpus_f1, short_scores.sentence_f1
+    assert [f1, corpus_f1, short_f1] == [f"{100 * value:.1f}" for value in expected]
     assert depth == f"{scores.average_depth:.1f}"
     frequent = sorted(scores.label_recall, key=lambda label: (-scores.label_recall[label].total, label))[:6]
     assert row_of(table, "trees ").split()[-len(frequent) :] == frequent
@@ -347,18 +348,6 @@ def test_one_layer_and_no_short_sentences(run, tmp_path, checkpoint):
     _, table = run(evaluate_parsing, checkpoint, "--treebank", long, "--layer", 0)
     assert "layer 1 (--layer 0)" in table and "--layer 1)" not in table
     assert "-" in row_of(table, "right branching  ").split()
-
-
-def test_gold_and_induced_trees_are_written(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
-    path = tmp_path / "trees.jsonl"
-    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--trees", str(path)]) == 0
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    gold = read_treebank(treebank)
-    assert [GoldTree.from_bracket(row["gold"], AS_WRITTEN) for row in rows] == gold
-    for layer in (0, 1):
-        name = f"layer {layer + 1} (--layer {layer})"
-        induced = [InducedTree.from_bracket(row["induced"][checkpoint][name]) for row in rows]
-        assert induced == model.parse([list(tree.words) for tree in gold], tokenizer, layer=layer)
 
 
 def test_a_checkpoint_reads_the_treebank_once_for_all_layers(monkeypatch, checkpoint, treebank):
@@ -560,15 +549,13 @@ def test_the_scripts_run_from_a_checkout(project_root, checkpoint, treebank):
 @pytest.fixture
 def portuguese(tmp_path):
     """A checkpoint trained on words without punctuation, and trees of its treebank."""
-    tokenizer = build_word_tokenizer(
-        ["o gato que dorme vê N ratos"], lowercase=True, digits_to_n=True, drop_punctuation=True
-    )
+    rules = {"lowercase": True, "digits_to_n": True, "drop_punctuation": True}
+    tokenizer = build_word_tokenizer(["o gato que dorme vê N ratos"], **rules)
     preprocessing = PRESETS["universal"].to_dict()
     model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, treebank_preprocessing=preprocessing)
     save(tmp_path / "model", model, tokenizer)
-    (tmp_path / "trees.mrg").write_text(
-        "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Cães))) (PUNCT .)))\n((x (PUNCT .)))\n"
-    )
+    tree = "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Cães))) (PUNCT .)))"
+    (tmp_path / "trees.mrg").write_text(f"{tree}\n((x (PUNCT .)))\n")
     (tmp_path / "text.txt").write_text("O Gato , vê 12 Cães .\n. . .\n", encoding="utf-8")
     return tmp_path
 

@@ -11,12 +11,7 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
 
 EOS, LENGTH = 4, 37
-CACHES = [
-    CachePointer(5, 0.3, 0.2),
-    CachePointer(5, 0.3, 0.9),
-    CachePointer(1, 1.0, 0.1),
-    CachePointer(1000, 0.0, 0.5),
-]
+CACHES = [CachePointer(*own) for own in ((5, 0.3, 0.2), (5, 0.3, 0.9), (1, 1.0, 0.1), (1000, 0.0, 0.5))]
 
 
 @torch.no_grad()

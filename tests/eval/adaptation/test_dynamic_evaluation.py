@@ -5,11 +5,7 @@ import pytest
 import torch
 
 from eval.adaptation.cache_pointer import CachePointer
-from eval.adaptation.dynamic_evaluation import (
-    DynamicEvaluation,
-    adapted_log_probabilities,
-    gradient_root_mean_squares,
-)
+from eval.adaptation.dynamic_evaluation import DynamicEvaluation, adapted_log_probabilities, gradient_root_mean_squares
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from tests.helpers.tiny_models import KINDS
 
@@ -162,18 +158,12 @@ def test_weights_are_restored_if_the_learning_rate_is_too_high(stream):
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        DynamicEvaluation(-1.0),
-        DynamicEvaluation(math.nan),
-        DynamicEvaluation(0.1, decay=1.5),
-        DynamicEvaluation(0.1, segment_length=0),
-        DynamicEvaluation(0.1, epsilon=0),
-    ],
+    ("name", "value"),
+    [("learning_rate", -1.0), ("learning_rate", math.nan), ("decay", 1.5), ("segment_length", 0), ("epsilon", 0)],
 )
-def test_settings_out_of_range_are_refused(stream, settings):
+def test_settings_out_of_range_are_refused(stream, name, value):
     with pytest.raises(ValueError, match="dynamic evaluation needs"):
-        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
+        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS._replace(**{name: value}))
     with pytest.raises(ValueError, match="a cache needs"):
         adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)])
 

@@ -25,16 +25,10 @@ def test_weights_equal_the_optimum_of_scipy(num_models):
     log_probabilities = drawn(num_models, 400, seed=num_models)
     weights = mixture_weights(log_probabilities)
     assert weights.sum().item() == pytest.approx(1) and weights.min() >= 0
-    start = np.full(num_models, 1 / num_models)
-    found = minimize(
-        mean_loss,
-        start,
-        args=(log_probabilities,),
-        method="SLSQP",
-        bounds=[(1e-9, 1)] * num_models,
-        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1},
-        options={"ftol": 1e-14, "maxiter": 1000},
-    )
+    start, bounds = np.full(num_models, 1 / num_models), [(1e-9, 1)] * num_models
+    limits = {"bounds": bounds, "constraints": {"type": "eq", "fun": lambda weights: weights.sum() - 1}}
+    accuracy = {"ftol": 1e-14, "maxiter": 1000}
+    found = minimize(mean_loss, start, args=(log_probabilities,), method="SLSQP", **limits, options=accuracy)
     assert mean_loss(weights, log_probabilities) == pytest.approx(found.fun, abs=1e-7)
     assert weights.tolist() == pytest.approx(found.x.tolist(), abs=1e-3)
 

@@ -20,60 +20,50 @@ SOLD, SAID, ARE = "(VBD sold)", "(VBD said)", "(VBP are)"
 # For each case, the clauses of a document, and subject, object and prepositional object of each event.
 DOCUMENTS = {
     "one head is one entity, a plural as well; what is in one event is a singleton": (
-        [clause("(DT a) (NN boat)", "(VBZ lies)"), clause("(NNS men)", SOLD, "(DT the) (NNS boats)")],
+        [("(DT a) (NN boat)", "(VBZ lies)"), ("(NNS men)", SOLD, "(DT the) (NNS boats)")],
         ["1 - -", "SINGLETON 1 -"],
     ),
     "numbers are in the order of first appearance, without the singletons": (
-        [clause("(NN x)", SOLD, "(NN b)"), clause("(NN a)", SOLD, "(NN b)"), clause("(NN a)", SAID)],
+        [("(NN x)", SOLD, "(NN b)"), ("(NN a)", SOLD, "(NN b)"), ("(NN a)", SAID)],
         ["SINGLETON 1 -", "2 1 -", "2 - -"],
     ),
-    "twice in one event is one event": ([clause("(NN a)", SOLD, "(NN a)")], ["SINGLETON SINGLETON -"]),
+    "twice in one event is one event": ([("(NN a)", SOLD, "(NN a)")], ["SINGLETON SINGLETON -"]),
     "persons are known by their last name, companies by their first": (
-        [clause(BOB, SAID), clause(ACME, SAID), clause(MR_BOB, SOLD, "(NNP Acme)")],
+        [(BOB, SAID), (ACME, SAID), (MR_BOB, SOLD, "(NNP Acme)")],
         ["1 - -", "2 - -", "1 2 -"],
     ),
     "companies with the same ending are not the same": (
-        [clause(ACME, SAID), clause("(NNP Kent) (NNP Corp.)", SAID)],
+        [(ACME, SAID), ("(NNP Kent) (NNP Corp.)", SAID)],
         ["SINGLETON - -", "SINGLETON - -"],
     ),
     "a pronoun agrees with its antecedent": (
-        [
-            clause(MRS_KIM, SAID),
-            clause(ACME, SAID),
-            clause(MR_BOB, SAID),
-            clause("(PRP she)", SAID),
-            clause("(PRP it)", SAID),
-            clause("(PRP he)", SAID),
-        ],
+        [(MRS_KIM, SAID), (ACME, SAID), (MR_BOB, SAID), ("(PRP she)", SAID), ("(PRP it)", SAID), ("(PRP he)", SAID)],
         ["1 - -", "2 - -", "3 - -", "1 - -", "2 - -", "3 - -"],
     ),
     "a plural pronoun is a plural noun": (
-        [clause("(NNS men)", SAID), clause("(NN man)", SAID), clause("(PRP they)", SAID)],
+        [("(NNS men)", SAID), ("(NN man)", SAID), ("(PRP they)", SAID)],
         ["1 - -", "1 - -", "1 - -"],
     ),
     "the nearest one": (
-        [clause("(NN cook)", SAID), clause("(NN guest)", SAID), clause("(PRP He)", SAID)],
+        [("(NN cook)", SAID), ("(NN guest)", SAID), ("(PRP He)", SAID)],
         ["SINGLETON - -", "1 - -", "1 - -"],
     ),
     "an object is not the subject of its own verb, a reflexive one is": (
         [
-            clause("(NN cook)", SAID),
-            clause("(NN guest)", SOLD, "(PRP it)"),
-            clause("(NN thief)", SOLD, "(PRP himself)"),
-            clause("(NN thief)", SAID),
+            ("(NN cook)", SAID),
+            ("(NN guest)", SOLD, "(PRP it)"),
+            ("(NN thief)", SOLD, "(PRP himself)"),
+            ("(NN thief)", SAID),
         ],
         ["1 - -", "SINGLETON 1 -", "2 2 -", "2 - -"],
     ),
     "speakers": (
-        [clause("(PRP I)", SAID), clause("(PRP we)", SAID), clause("(NN a)", SOLD, "(PRP me)")],
+        [("(PRP I)", SAID), ("(PRP we)", SAID), ("(NN a)", SOLD, "(PRP me)")],
         ["1 - -", "SINGLETON - -", "SINGLETON 1 -"],
     ),
-    "a pronoun without an antecedent": (
-        [clause("(PRP they)", SAID), clause("(PRP they)", ARE)],
-        ["1 - -", "1 - -"],
-    ),
+    "a pronoun without an antecedent": ([("(PRP they)", SAID), ("(PRP they)", ARE)], ["1 - -", "1 - -"]),
     "amounts and this are never the same": (
-        [clause("(CD 5) (NN b)", SAID), clause("(DT this)", SOLD, "($ $) (CD 5)"), clause("(DT this)", SAID)],
+        [("(CD 5) (NN b)", SAID), ("(DT this)", SOLD, "($ $) (CD 5)"), ("(DT this)", SAID)],
         ["SINGLETON - -", "SINGLETON SINGLETON -", "SINGLETON - -"],
     ),
 }
@@ -81,12 +71,11 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize(("clauses", "expected"), DOCUMENTS.values(), ids=DOCUMENTS)
 def test_entities_of_annotated_documents(read_tree, clauses, expected):
-    found = [event for text in clauses for event in events(read_tree(text))]
+    found = [event for parts in clauses for event in events(read_tree(clause(*parts)))]
     assert [" ".join(arguments) for arguments in entity_arguments(found)] == expected
 
 
 def test_a_trace_has_the_entity_of_its_antecedent(read_tree):
-    tree = read_tree(
-        """(S (NP-SBJ-1 (DT This)) (VP (VBD tried) (S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB fly))))))"""
-    )
+    infinitive = "(S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB fly))))"
+    tree = read_tree(f"(S (NP-SBJ-1 (DT This)) (VP (VBD tried) {infinitive}))")
     assert [arguments[0] for arguments in entity_arguments(list(events(tree)))] == ["1", "1"]

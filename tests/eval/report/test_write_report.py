@@ -20,14 +20,6 @@ COMMITTED = sorted((ROOT / "eval" / "results").glob("*.json"))
 PAGES = ["RESULTS.md", "README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
-def strings(content):
-    if isinstance(content, dict):
-        return [text for pair in content.items() for value in pair for text in strings(value)]
-    if isinstance(content, list):
-        return [text for value in content for text in strings(value)]
-    return [content] if isinstance(content, str) else []
-
-
 def test_committed_tables_are_up_to_date(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     for folder in ("eval", "model_cards"):
@@ -56,8 +48,7 @@ def test_the_page_of_published_figures_has_every_system_and_every_source():
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_results_have_no_local_paths(path):
-    places = [text for text in strings(json.loads(path.read_text())) if re.search(r"(^|[\s='\"])(/\w|~|\.\./)", text)]
-    assert places == []
+    assert not re.findall(r"(?:\\n|[\s='\"])(?:/\w|~|\.\./).*", path.read_text())
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)

@@ -91,12 +91,7 @@ def test_losses_are_compared_after_the_updates_of_the_slower_device():
 def test_it_runs_without_libraries_for_data_and_metrics(tmp_path, project_root):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(project_root)])}
-    run = subprocess.run(
-        [sys.executable, "eval/check_gpu.py", *QUICK],
-        cwd=project_root,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "eval/check_gpu.py", *QUICK]
+    run = subprocess.run(command, cwd=project_root, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "tokens a second" in run.stdout
