@@ -130,7 +130,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     if results:
         print(f"\n{seeds_table(results)}")
     if failed:
-        seeds = ", ".join(str(run.seed) for run in failed)
+        seeds = ", ".join(str(run.seed) for run in runs if run in failed)
         raise ChildProcessError(f"not finished: {seeds}; the same command resumes them")
 
 
