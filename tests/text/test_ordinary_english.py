@@ -47,7 +47,7 @@ def test_words_of_gold_trees_keep_their_ids(shared_dir):
 
 
 def test_released_tokenizers_equal_those_of_the_recipes():
-    for name in [*CARDS, "onlstm-es-small-distilled", "onlstm-nl-small-distilled", "prpn-pt-small"]:
+    for name in [*CARDS, "onlstm-es-small-distilled", "onlstm-nl-small-distilled", "onlstm-pt-small-distilled"]:
         saved = json.loads((PROJECT_ROOT / "model_cards" / name / "tokenizer.json").read_text())
         options = {"lowercase": True, "digits_to_n": True, "drop_punctuation": True, "padding_side": "left"}
         split = "treebank" if name in CARDS else "whitespace"
