@@ -73,7 +73,5 @@ def test_unknown_words_are_counted_among_the_words_of_the_tokenizer(run, treeban
     pytest.importorskip("nltk")
     (tmp_path / "trees.mrg").write_text("( (S (NP (DT The) (NN cat)) (, ,) (VP (VBD paid) (NNP Zyx)) (. .)) )\n")
     results, _ = run(evaluate_unknown_words, RELEASED, "--treebank", treebank)
-    assert results["unknown_words"] == {
-        "words between spaces": 3 / 4,
-        "words of the tokenizer": 1 / 4,
-    }  # The, cat, (comma) and Zyx.
+    shares = {"words between spaces": 3 / 4, "words of the tokenizer": 1 / 4}  # The, cat, (comma) and Zyx.
+    assert results["unknown_words"] == shares
