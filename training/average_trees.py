@@ -3,6 +3,7 @@
     python training/average_trees.py SEED1 SEED2 SEED3 --files train.txt --output-dir runs/averaged
     python training/average_trees.py SEED1 SEED2 runs/grammar/text.ranks.xz=2 --files train.txt --output-dir runs/all
     python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks --punctuation cue
+    python training/average_trees.py SEED1 SEED2 right-branching=0.5 --files train.txt --output-dir runs/prior
 
 Each sentence gets the binary tree with the best agreement with all models, found by exact search. Only trees that
 distances can yield by the chosen rule are candidates. The output folder gets
@@ -10,7 +11,9 @@ distances can yield by the chosen rule are candidates. The output folder gets
     HASH.ranks.xz       the trees of each model as ranks of its distances, without the words. HASH is the model's hash.
                         Later commands reuse the file. It can also be given in place of a model.
                         `--punctuation cue`, where marks raise the distance of the next word, writes HASH.cue.ranks.xz
-Each model has weight 1, or WEIGHT if given as MODEL=WEIGHT.
+Each model has weight 1, or WEIGHT if given as MODEL=WEIGHT. `right-branching` in place of a model stands for the
+right-branching tree of each sentence, a prior for languages such as English. With `--punctuation cue` this tree is
+split before marks first.
 """
 
 import argparse
@@ -39,6 +42,7 @@ from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program, split_weights
 from onlstm_hf.utils.results_file import portable
+from training.distillation.target_trees import RIGHT_BRANCHING
 from training.grammar.model import NeuralGrammar
 from training.grammar.sentences import EncodedSentences
 from training.grammar.trees import parse_sentences, stored_trees
@@ -107,7 +111,8 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 def read_members(options: argparse.Namespace) -> list[Member]:
     """Returns each model with its trees."""
     weighted = split_weights(options.models)
-    models, files = ([name for name, _ in weighted if name.endswith(".xz") == is_file] for is_file in (False, True))
+    files = [name for name, _ in weighted if name.endswith(".xz")]
+    models = [name for name, _ in weighted if name not in (*files, RIGHT_BRANCHING)]
     by_name: dict[str, SentenceDistances] = {}
     for name in models:
         by_name[name], _ = parsed_text(name, options)
@@ -115,6 +120,8 @@ def read_members(options: argparse.Namespace) -> list[Member]:
             raise ValueError(f"{name} splits the text into other words than {models[0]} does")
     sentences = by_name[models[0]].sentences if models else words_of_lines(options)
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
+    if RIGHT_BRANCHING in dict(weighted):
+        by_name[RIGHT_BRANCHING] = right_branching(sentences, options, models)
     members = []
     for name, weight in progress_bar(weighted, description="building trees", unit="model"):
         stored = by_name[name]
@@ -169,6 +176,21 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
     return stored, path
 
 
+def right_branching(
+    sentences: Sequence[tuple[str, ...]], options: argparse.Namespace, models: Sequence[str]
+) -> SentenceDistances:
+    """Returns right-branching trees, with the cue of punctuation if chosen."""
+    rows = [[float(distance) for distance in range(len(words), 0, -1)] for words in sentences]
+    stored = SentenceDistances(sentences, {None: rows}, None, {"model_type": RIGHT_BRANCHING}, "none")
+    if options.punctuation != "cue":
+        return stored
+    name = options.tokenizer or next(iter(models), None)
+    if name is None:
+        raise ValueError("right-branching trees with the cue of punctuation need a tokenizer: give --tokenizer MODEL")
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=options.trust_remote_code)
+    return with_cue(stored, lines_with_words(options), tokenizer)
+
+
 def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> SentenceDistances:
     """Raises the distances of words after punctuation marks, as `parse(..., punctuation="cue")` does."""
     marked = [words_after_marks(line, word_offsets(tokenizer, line)) for line in lines]
@@ -197,7 +219,7 @@ def build_parser() -> argparse.ArgumentParser:
         "models",
         nargs="+",
         metavar="MODEL[=WEIGHT]",
-        help="checkpoint folder (also of a grammar), name on the Hub, or file of trees; give several",
+        help="checkpoint folder (also of a grammar), name on the Hub, file of trees, or right-branching; give several",
     )
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="text with one sentence per line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")

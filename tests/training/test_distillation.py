@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.rank_files import read_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
@@ -366,6 +367,30 @@ def test_punctuation_marks_are_cues_with_the_option(members, refusal):
     assert average(*files, "--tokenizer", "onlstm").sentences == sentences
 
 
+def test_right_branching_trees_are_a_member_of_the_average(members, refusal):
+    trees = trees_of_models(members)
+    right = [right_branching_tree(tree.words) for tree in trees[0]]
+    stored = average("onlstm", "prpn", "right-branching=1.5")
+    assert stored.trees() == averages_of([*trees, right], [1, 1, 1.5]) != averages_of(trees)
+    described = TargetTrees.read("averages/averaged.jsonl.xz", 1.0).describe()
+    assert (described["num_models"], described["model_types"]) == (2, {"onlstm": 1, "prpn": 1})
+    assert described["right_branching_share"] == pytest.approx(1.5 / 3.5)
+    assert average("onlstm", "right-branching=9").trees() == right
+    assert "only one was given" in refusal(averaging_script, "right-branching", *AVERAGE)
+
+
+def test_right_branching_trees_are_split_before_marks_first(members, refusal):
+    rule = {"split": "treebank", "drop_punctuation": True}
+    build_word_tokenizer(TextLines(["train.txt"]), **rule).save_pretrained("onlstm")
+    Path("train.txt").write_text("the cat sees, the dog runs, every bird sleeps\n")
+    options = ["right-branching=9", "--punctuation", "cue"]
+    (tree,) = average("onlstm", *options, "--branching-bias", "none").trees(branching_bias="none")
+    assert tree.to_bracket() == "((the (cat sees)) ((the (dog runs)) (every (bird sleeps))))"
+    (kept,) = Path("averages").glob("*.cue.ranks.xz")
+    assert average(str(kept), *options, "--tokenizer", "onlstm").sentences == [tree.words]
+    assert "give --tokenizer MODEL" in refusal(averaging_script, *options, *AVERAGE)
+
+
 def test_models_have_the_given_weights(members, refusal):
     trees = trees_of_models(members)
     stored = average("onlstm=0.5", "prpn=3")
@@ -411,9 +436,11 @@ def test_bad_input_of_the_average_is_refused_in_one_line(members, refusal, argum
 
 
 def test_the_card_describes_the_averaged_trees(project, project_root):
+    write_targets(averaged=[*MEMBERS, {"model": "right-branching", "model_type": "right-branching", "weight": 1}])
     results = train("run", "--max_steps", 1)
     described = {"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3}
     described |= {"branching_bias": "right", "ties": "random", "of_training_text": True}
+    described |= {"right_branching_share": 0.25}
     assert results["target_trees"].items() >= described.items()
     texts = ["--validation_files", "valid.txt", "--test_files", "valid.txt"]
     texts += ["--text", str(project_root / "training" / "texts" / "toy_english.yaml")]
@@ -423,4 +450,5 @@ def test_the_card_describes_the_averaged_trees(project, project_root):
     card = " ".join(Path("released/README.md").read_text().split())
     number = len(TargetTrees.read("averaged.jsonl.xz", 1.0).stored.sentences)
     assert f"3 models' trees of its training text (2 ON-LSTM, 1 PRPN; {number} sentences)" in card
+    assert "right-branching trees, which had 25 % of the weight" in card
     assert "python training/average_trees.py seed_1 seed_2 seed_3" in card

@@ -23,6 +23,8 @@ from training.distillation.tree_batches import TreeBatch
 FEWEST_WORDS = 3
 # Every 50th sentence is held out of training, to score the model.
 HELD_OUT_EVERY = 50
+# Name and type of the member of an average that has the right-branching trees.
+RIGHT_BRANCHING = "right-branching"
 
 
 @dataclass(frozen=True)
@@ -117,12 +119,15 @@ class TargetTrees:
 
     def describe(self) -> dict[str, Any]:
         """Returns the description of the target trees for results and cards."""
-        averaged = self.stored.model["averaged"]
+        members = self.stored.model["averaged"]
+        averaged = [member for member in members if member["model_type"] != RIGHT_BRANCHING]
+        weight_of_models, weight = (sum(member["weight"] for member in group) for group in (averaged, members))
         model_types = {member["model"]: member["model_type"] for member in averaged}
         return {
             "num_models": len(model_types),
             "model_types": {kind: [*model_types.values()].count(kind) for kind in dict.fromkeys(model_types.values())},
             "num_averaged": len(averaged),
+            "right_branching_share": 1 - weight_of_models / weight,
             "num_sentences": len(self.stored.sentences),
             "held_out_every": HELD_OUT_EVERY,
             "branching_bias": self.branching_bias,
