@@ -1,15 +1,21 @@
-"""Ordinary text: share of words outside the vocabulary of a model.
+"""Ordinary text: share of words outside the vocabulary of a model, and F1 of its trees.
 
     python eval/evaluate_unknown_words.py MODEL --treebank wsj.mrg --output results.json
+    python eval/evaluate_unknown_words.py MODEL --treebank wsj.mrg --parse
 
 NLTK's detokenizer (extra `nltk`) turns the sentences of the treebank into ordinary text. The first row splits the
 text at white space, the second row with the model's tokenizer.
+
+`--parse` also parses this text and scores the trees against those of the treebank. Sentences that the tokenizer splits
+into another number of words than the treebank are left out. Currency signs are words here, as in the tokenizers.
 """
 
 import argparse
 import re
 import sys
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from transformers import AutoTokenizer
@@ -20,7 +26,9 @@ from eval.report.tables import format_table
 from eval.report.tasks import UNKNOWN_WORDS
 from eval.task import import_extra, run_task, task_parser
 from onlstm_hf.scoring.coverage import unknown_words
-from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, Preprocessing, read_treebank
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, PUNCTUATION_TAGS, Preprocessing, read_treebank
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import positive_integer
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}"}
@@ -33,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sentences", type=positive_integer, default=500, metavar="N", help="use the first N (default: %(default)s)"
     )
+    parser.add_argument("--parse", action="store_true", help="also score the trees of the ordinary text")
     return parser
 
 
@@ -49,7 +58,25 @@ def evaluate_unknown_words(options: argparse.Namespace) -> dict:
     print(f"{len(texts)} sentences of {options.treebank} in ordinary writing, read by {options.model}\n")
     rows = [[reader, f"{100 * share:.1f} %"] for reader, share in shares.items()]
     print(format_table(["read as", "unknown words"], rows))
-    return {"task": UNKNOWN_WORDS, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
+    results = {"task": UNKNOWN_WORDS, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
+    return results | (score_ordinary_text(options, texts) if options.parse else {})
+
+
+def score_ordinary_text(options: argparse.Namespace, texts: list[str]) -> dict:
+    """Parses the text, prints the scores and returns them."""
+    model, tokenizer = load_checkpoint(options.model)
+    gold = read_treebank(options.treebank, Preprocessing(dropped_tags=PUNCTUATION_TAGS | EMPTY_ELEMENT_TAGS))
+    scores, rows = {}, []
+    for punctuation, bias in product(("drop", "cue"), ("right", "none")):
+        trees = model.parse(texts, tokenizer, punctuation=punctuation, branching_bias=bias)
+        pairs = [(tree, own) for tree, own in zip(trees, gold, strict=False) if len(tree.words) == len(own.words)]
+        induced = [replace(tree, words=own.words) for tree, own in pairs]
+        f1 = score_parses(induced, [own for _, own in pairs], num_resamples=0).sentence_f1
+        scores[f"{punctuation}, {bias}"] = f1
+        rows.append([punctuation, bias, f"{100 * f1:.1f}"])
+    print(f"\nsentence F1 of the {len(pairs)} sentences that the tokenizer splits like the treebank\n")
+    print(format_table(["punctuation", "branching bias", "F1"], rows))
+    return {"num_parsed_sentences": len(pairs), "sentence_f1": scores}
 
 
 def ordinary_sentences(path: str, num_sentences: int) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 from eval import evaluate_punctuation, evaluate_unknown_words
 from eval.evaluate_punctuation import read_with_marks
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from tests.conftest import PROJECT_ROOT
 
 RELEASED = PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled"
@@ -74,4 +75,20 @@ def test_unknown_words_are_counted_among_the_words_of_the_tokenizer(run, treeban
     (tmp_path / "trees.mrg").write_text("( (S (NP (DT The) (NN cat)) (, ,) (VP (VBD paid) (NNP Zyx)) (. .)) )\n")
     results, _ = run(evaluate_unknown_words, RELEASED, "--treebank", treebank)
     shares = {"words between spaces": 3 / 4, "words of the tokenizer": 1 / 4}  # The, cat, (comma) and Zyx.
-    assert results["unknown_words"] == shares
+    assert results["unknown_words"] == shares and "sentence_f1" not in results
+
+
+def test_trees_of_ordinary_text_are_scored_where_its_words_are_those_of_the_treebank(run, tmp_path):
+    pytest.importorskip("nltk")
+    verb_phrase = "(VP (VB sell) (NP (JJ old) (NN stock)) (PP (IN in) (NP (NN May))))"
+    sentence = f"(S (NP (PRP He)) (, ,) (VP (MD will) {verb_phrase}) (. .))"
+    (tmp_path / "trees.mrg").write_text(f"( {sentence} )\n( (S (NP (PRP it's)) (VP (VBD paid)) (. .)) )\n")
+    results, _ = run(evaluate_unknown_words, RELEASED, "--treebank", str(tmp_path / "trees.mrg"), "--parse")
+    assert results["num_parsed_sentences"] == 1  # it's is two words of the tokenizer
+    model, tokenizer = load_checkpoint(str(RELEASED))
+    for setting, f1 in results["sentence_f1"].items():
+        punctuation, rule = setting.split(", ")
+        tree = model.parse("He, will sell old stock in May.", tokenizer, punctuation=punctuation, branching_bias=rule)
+        gold = "(S He (VP will (VP sell (NP old stock) (PP in (NP May)))))"
+        assert f1 == pytest.approx(tree.compare(gold).f1)
+    assert len(set(results["sentence_f1"])) == 4
