@@ -180,7 +180,7 @@ def right_branching(
     sentences: Sequence[tuple[str, ...]], options: argparse.Namespace, models: Sequence[str]
 ) -> SentenceDistances:
     """Returns right-branching trees, with the cue of punctuation if chosen."""
-    rows = [[float(distance) for distance in range(len(words), 0, -1)] for words in sentences]
+    rows = [[*range(len(words), 0, -1)] for words in sentences]
     stored = SentenceDistances(sentences, {None: rows}, None, {"model_type": RIGHT_BRANCHING}, "none")
     if options.punctuation != "cue":
         return stored

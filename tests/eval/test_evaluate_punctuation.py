@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from eval import evaluate_punctuation, evaluate_unknown_words
+from eval import evaluate_ordinary_text, evaluate_punctuation
 from eval.evaluate_punctuation import read_with_marks
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import load_checkpoint
@@ -65,7 +65,7 @@ def test_scores_are_averaged_over_files(run, treebank, tmp_path):
 
 def test_sentences_become_ordinary_text(treebank):
     pytest.importorskip("nltk")
-    first, second, third = evaluate_unknown_words.ordinary_sentences(treebank, 9)
+    first, second, third = evaluate_ordinary_text.ordinary_sentences(treebank, 9)
     assert first == '"The cat, which sat, paid $5.'
     assert (second, third) == ("(x)", ".")
 
@@ -73,7 +73,7 @@ def test_sentences_become_ordinary_text(treebank):
 def test_unknown_words_are_counted_among_the_words_of_the_tokenizer(run, treebank, tmp_path):
     pytest.importorskip("nltk")
     (tmp_path / "trees.mrg").write_text("( (S (NP (DT The) (NN cat)) (, ,) (VP (VBD paid) (NNP Zyx)) (. .)) )\n")
-    results, _ = run(evaluate_unknown_words, RELEASED, "--treebank", treebank)
+    results, _ = run(evaluate_ordinary_text, RELEASED, "--treebank", treebank)
     shares = {"words between spaces": 3 / 4, "words of the tokenizer": 1 / 4}  # The, cat, (comma) and Zyx.
     assert results["unknown_words"] == shares and "sentence_f1" not in results
 
@@ -83,8 +83,8 @@ def test_trees_of_ordinary_text_are_scored_where_its_words_are_those_of_the_tree
     verb_phrase = "(VP (VB sell) (NP (JJ old) (NN stock)) (PP (IN in) (NP (NN May))))"
     sentence = f"(S (NP (PRP He)) (, ,) (VP (MD will) {verb_phrase}) (. .))"
     (tmp_path / "trees.mrg").write_text(f"( {sentence} )\n( (S (NP (PRP it's)) (VP (VBD paid)) (. .)) )\n")
-    results, _ = run(evaluate_unknown_words, RELEASED, "--treebank", str(tmp_path / "trees.mrg"), "--parse")
-    assert results["num_parsed_sentences"] == 1  # it's is two words of the tokenizer
+    results, _ = run(evaluate_ordinary_text, RELEASED, "--treebank", str(tmp_path / "trees.mrg"), "--parse")
+    assert results["num_scored_sentences"] == 1  # it's is two words of the tokenizer
     model, tokenizer = load_checkpoint(str(RELEASED))
     for setting, f1 in results["sentence_f1"].items():
         punctuation, rule = setting.split(", ")

@@ -121,13 +121,13 @@ class TargetTrees:
         """Returns the description of the target trees for results and cards."""
         members = self.stored.model["averaged"]
         averaged = [member for member in members if member["model_type"] != RIGHT_BRANCHING]
-        weight_of_models, weight = (sum(member["weight"] for member in group) for group in (averaged, members))
+        weights_of_models, weights = ([member["weight"] for member in group] for group in (averaged, members))
         model_types = {member["model"]: member["model_type"] for member in averaged}
         return {
             "num_models": len(model_types),
             "model_types": {kind: [*model_types.values()].count(kind) for kind in dict.fromkeys(model_types.values())},
             "num_averaged": len(averaged),
-            "right_branching_share": 1 - weight_of_models / weight,
+            "right_branching_share": 1 - sum(weights_of_models) / sum(weights),
             "num_sentences": len(self.stored.sentences),
             "held_out_every": HELD_OUT_EVERY,
             "branching_bias": self.branching_bias,

@@ -1,7 +1,7 @@
 """Ordinary text: share of words outside the vocabulary of a model, and F1 of its trees.
 
-    python eval/evaluate_unknown_words.py MODEL --treebank wsj.mrg --output results.json
-    python eval/evaluate_unknown_words.py MODEL --treebank wsj.mrg --parse
+    python eval/evaluate_ordinary_text.py MODEL --treebank wsj.mrg --output results.json
+    python eval/evaluate_ordinary_text.py MODEL --treebank wsj.mrg --parse
 
 NLTK's detokenizer (extra `nltk`) turns the sentences of the treebank into ordinary text. The first row splits the
 text at white space, the second row with the model's tokenizer.
@@ -13,9 +13,7 @@ into another number of words than the treebank are left out. Currency signs are 
 import argparse
 import re
 import sys
-from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 from transformers import AutoTokenizer
@@ -27,6 +25,7 @@ from eval.report.tasks import UNKNOWN_WORDS
 from eval.task import import_extra, run_task, task_parser
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, PUNCTUATION_TAGS, Preprocessing, read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import positive_integer
@@ -45,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def evaluate_unknown_words(options: argparse.Namespace) -> dict:
+def evaluate_ordinary_text(options: argparse.Namespace) -> dict:
     """Reads the sentences, prints the shares and returns the results."""
     texts = ordinary_sentences(options.treebank, options.sentences)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
@@ -59,24 +58,27 @@ def evaluate_unknown_words(options: argparse.Namespace) -> dict:
     rows = [[reader, f"{100 * share:.1f} %"] for reader, share in shares.items()]
     print(format_table(["read as", "unknown words"], rows))
     results = {"task": UNKNOWN_WORDS, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
-    return results | (score_ordinary_text(options, texts) if options.parse else {})
+    return results | (score_trees(options, texts) if options.parse else {})
 
 
-def score_ordinary_text(options: argparse.Namespace, texts: list[str]) -> dict:
+def score_trees(options: argparse.Namespace, texts: list[str]) -> dict:
     """Parses the text, prints the scores and returns them."""
     model, tokenizer = load_checkpoint(options.model)
-    gold = read_treebank(options.treebank, Preprocessing(dropped_tags=PUNCTUATION_TAGS | EMPTY_ELEMENT_TAGS))
-    scores, rows = {}, []
-    for punctuation, bias in product(("drop", "cue"), ("right", "none")):
-        trees = model.parse(texts, tokenizer, punctuation=punctuation, branching_bias=bias)
-        pairs = [(tree, own) for tree, own in zip(trees, gold, strict=False) if len(tree.words) == len(own.words)]
-        induced = [replace(tree, words=own.words) for tree, own in pairs]
-        f1 = score_parses(induced, [own for _, own in pairs], num_resamples=0).sentence_f1
-        scores[f"{punctuation}, {bias}"] = f1
-        rows.append([punctuation, bias, f"{100 * f1:.1f}"])
+    words_only = Preprocessing(dropped_tags=PUNCTUATION_TAGS | EMPTY_ELEMENT_TAGS)
+    all_gold = read_treebank(options.treebank, words_only)[: len(texts)]
+    scores = {}
+    for punctuation in ("drop", "cue"):
+        trees = zip(model.parse(texts, tokenizer, punctuation=punctuation), all_gold, strict=True)
+        pairs = [(tree.distances, gold) for tree, gold in trees if len(tree.words) == len(gold.words)]
+        for bias in ("right", "none"):
+            induced = [tree_from_distances(distances, gold.words, bias) for distances, gold in pairs]
+            f1 = score_parses(induced, [gold for _, gold in pairs], num_resamples=0).sentence_f1
+            scores[f"{punctuation}, {bias}"] = f1
     print(f"\nsentence F1 of the {len(pairs)} sentences that the tokenizer splits like the treebank\n")
-    print(format_table(["punctuation", "branching bias", "F1"], rows))
-    return {"num_parsed_sentences": len(pairs), "sentence_f1": scores}
+    print(
+        format_table(["punctuation, branching bias", "F1"], [[name, f"{100 * f1:.1f}"] for name, f1 in scores.items()])
+    )
+    return {"num_scored_sentences": len(pairs), "sentence_f1": scores}
 
 
 def ordinary_sentences(path: str, num_sentences: int) -> list[str]:
@@ -92,7 +94,7 @@ def ordinary_sentences(path: str, num_sentences: int) -> list[str]:
     return sentences
 
 
-main = partial(run_task, "eval/evaluate_unknown_words.py", build_parser, evaluate_unknown_words)
+main = partial(run_task, "eval/evaluate_ordinary_text.py", build_parser, evaluate_ordinary_text)
 
 if __name__ == "__main__":
     sys.exit(main())
