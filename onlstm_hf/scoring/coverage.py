@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from ..text.word_alignment import encode_sentence, encode_words
+from ..text import word_alignment
 
 
 def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
@@ -22,12 +22,10 @@ def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | 
     total = unknown = 0
     for sentence in sentences:
         if isinstance(sentence, str):
-            words, ids, word_indices, _ = encode_sentence(tokenizer, sentence)
+            _, ids, word_indices, _ = word_alignment.encode_sentence(tokenizer, sentence)
         else:
-            words = sentence
-            ids, word_indices = encode_words(tokenizer, sentence)
-        total += len(words)
-        unknown += len(
-            {index for index, token in zip(word_indices, ids, strict=True) if token == tokenizer.unk_token_id}
-        )
+            ids, word_indices = word_alignment.encode_words(tokenizer, sentence)
+        of_sentence = word_alignment.unknown_words(tokenizer, ids, word_indices)
+        total += len(of_sentence)
+        unknown += sum(of_sentence)
     return unknown / total if total else None
