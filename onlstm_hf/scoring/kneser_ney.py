@@ -48,19 +48,11 @@ class KneserNeyNGrams:
         vocab_size: number of words, including `<eos>` and the unknown word.
         eos_token_id: the token that ends a sentence.
         order: number of words of the longest n-grams.
-
-    Raises:
-        ValueError: if the text is empty, has an id outside the vocabulary, or the order is less than 1.
     """
 
     def __init__(self, tokens: Sequence[int], vocab_size: int, eos_token_id: int, order: int = 5):
-        if order < 1:
-            raise ValueError(f"the order must be at least 1, not {order}")
-        self.vocab_size, self.eos_token_id, self.order = vocab_size, eos_token_id, order
+        self.vocab_size, self.eos_token_id = vocab_size, eos_token_id
         words, depths = self._words_and_depths(tokens)
-        if len(words) < 2:
-            raise ValueError("there is no text to count")
-
         # `begins`: whether each n-gram begins with <eos>. `ends`: the index of the n-gram that ends at each position.
         keys, counts = [np.arange(vocab_size)], [np.bincount(words[1:], minlength=vocab_size)]
         begins, ends = np.zeros(vocab_size, dtype=bool), words
@@ -78,21 +70,10 @@ class KneserNeyNGrams:
             ends[at] = ngram_indices
         num_contexts = [1, *map(len, keys)]
         self._orders = [_smooth(*counted, vocab_size) for counted in zip(keys, counts, num_contexts, strict=False)]
-
-    @property
-    def num_ngrams(self) -> int:
-        """Number of seen n-grams of all lengths."""
-        return sum(len(order.keys) for order in self._orders)
+        self.num_ngrams = sum(map(len, keys))
 
     def log_probabilities(self, tokens: Sequence[int]) -> np.ndarray:
-        """Returns the natural log probability `[N]` of each token, given the previous tokens of its sentence.
-
-        Args:
-            tokens: `[N]` token ids, each sentence followed by `<eos>`.
-
-        Raises:
-            ValueError: if an id is outside the vocabulary.
-        """
+        """Returns the natural log probability `[N]` of each token, given the previous tokens of its sentence."""
         words, depths = self._words_and_depths(tokens)
         probability = np.full(len(words), 1 / self.vocab_size)
         context = np.zeros(len(words), dtype=np.int64)  # index of the n-gram before each position; -1: unseen
@@ -112,10 +93,7 @@ class KneserNeyNGrams:
 
     def _words_and_depths(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens with an `<eos>` before them, and the length of each token's context in its sentence."""
-        tokens = np.asarray(tokens, dtype=np.int64)
-        if tokens.ndim != 1 or (len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size):
-            raise ValueError(f"expected a list of token ids below {self.vocab_size}")
-        words = np.concatenate([[self.eos_token_id], tokens])
+        words = np.concatenate([[self.eos_token_id], np.asarray(tokens, dtype=np.int64)])
         positions = np.arange(len(words))
         starts = np.maximum.accumulate(np.where(words == self.eos_token_id, positions, 0))
         depths = positions - np.concatenate([[0], starts[:-1]])
