@@ -56,12 +56,7 @@ class LogicPair(NamedTuple):
     @property
     def num_operators(self) -> int:
         """Number of operators in the formula with more operators."""
-        return max(count_operators(self.left), count_operators(self.right))
-
-
-def count_operators(formula: str) -> int:
-    """Counts the operators `not`, `and` and `or`."""
-    return sum(map(formula.count, OPERATORS))
+        return max(sum(map(formula.count, OPERATORS)) for formula in (self.left, self.right))
 
 
 def logical_relation(left: str, right: str) -> str:
