@@ -83,13 +83,17 @@ def build_word_tokenizer(
     """
     if (source is None) == (vocabulary is None):
         raise ValueError("give either a source to take the vocabulary from, or the vocabulary itself")
-    special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size)
+    special_tokens = list(dict.fromkeys(token for token in (eos_token, unk_token, pad_token) if token is not None))
+    if vocab_size is not None and vocab_size <= len(special_tokens):
+        raise ValueError(
+            f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
+            f"({' '.join(special_tokens)}), to leave room for words"
+        )
     backend = Tokenizer(models.WordLevel())
     backend.normalizer = word_normalizer(split, lowercase, digits_to_n, drop_punctuation)
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
     if split == "characters":
         backend.decoder = decoders.Fuse()
-
     if vocabulary is not None:
         words = _ordered_words(vocabulary)
         words += [token for token in special_tokens if token not in words]
@@ -100,8 +104,16 @@ def build_word_tokenizer(
         words = words[:vocab_size]
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens, words)
     backend.model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=unk_token)
-    model_inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
-    return _wrapped(backend, eos_token, unk_token, pad_token, padding_side, model_inputs)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=eos_token,
+        eos_token=eos_token,
+        unk_token=unk_token,
+        pad_token=pad_token,
+        clean_up_tokenization_spaces=False,
+        padding_side=padding_side,
+        model_input_names=["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])],
+    )
 
 
 def build_subword_tokenizer(
@@ -110,15 +122,10 @@ def build_subword_tokenizer(
     parts: str = "bpe",
     vocab_size: int = 8000,
     min_count: int = 2,
-    lowercase: bool = False,
-    digits_to_n: bool = False,
-    drop_punctuation: bool = False,
     split: str = "whitespace",
+    drop_punctuation: bool = False,
     text_column: str = "text",
-    eos_token: str = "<eos>",
-    unk_token: str = "<unk>",
-    pad_token: str | None = "<pad>",
-    padding_side: str = "right",
+    **options: Any,
 ) -> PreTrainedTokenizerFast:
     """Builds a subword tokenizer, so that few words are out of vocabulary.
 
@@ -127,14 +134,15 @@ def build_subword_tokenizer(
     with a character that is not in the vocabulary have the unknown token. The same text always gives the same ids.
 
     Args:
-        source, lowercase, digits_to_n, drop_punctuation, text_column, eos_token, unk_token, pad_token, padding_side:
-            See `build_word_tokenizer`.
+        source, drop_punctuation, text_column: See `build_word_tokenizer`.
         parts: "bpe": byte-pair encoding over characters (Sennrich et al., 2016), with merges until there are
             `vocab_size` ids. "characters": each character of a word is a subword.
         vocab_size: The maximum number of ids, special tokens included. Single characters come first, by decreasing
             count; a character has separate ids at the beginning of words and within them.
         min_count: The minimum count of a pair of subwords to be merged.
         split: "whitespace" or "treebank".
+        options: `lowercase`, `digits_to_n`, `eos_token`, `unk_token`, `pad_token`, `token_type_ids` and `padding_side`
+            of `build_word_tokenizer`.
 
     Returns:
         The tokenizer. `decode` joins the subwords of words.
@@ -147,9 +155,9 @@ def build_subword_tokenizer(
         raise ValueError(f"unknown parts {parts!r}; choose 'bpe' or 'characters'")
     if split == "characters":
         raise ValueError("words that are characters have no subwords; choose another split, or build_word_tokenizer")
-    special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size)
-    backend = Tokenizer(models.WordLevel())
-    backend.normalizer = word_normalizer(split, lowercase, digits_to_n, drop_punctuation)
+    options |= {"split": split, "drop_punctuation": drop_punctuation, "vocab_size": vocab_size}
+    tokenizer = build_word_tokenizer(vocabulary=[], **options)  # only the special tokens
+    backend, special_tokens = tokenizer.backend_tokenizer, tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
     word_counts = _word_counts(backend, _without(special_tokens, read_source(source, text_column)))
     if not word_counts:
@@ -165,40 +173,10 @@ def build_subword_tokenizer(
     merges = _merges(word_counts, characters, vocab_size - len(subwords), min_count) if parts == "bpe" else []
     subwords += [first + second.removeprefix(_CONTINUES) for first, second in merges]
     ids = {subword: index for index, subword in enumerate(dict.fromkeys(subwords))}
-    backend.model = models.BPE(ids, merges, unk_token=unk_token, continuing_subword_prefix=_CONTINUES)
+    backend.model = models.BPE(ids, merges, unk_token=tokenizer.unk_token, continuing_subword_prefix=_CONTINUES)
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens, ids)
     backend.decoder = decoders.WordPiece(prefix=_CONTINUES, cleanup=False)
-    return _wrapped(backend, eos_token, unk_token, pad_token, padding_side, ["input_ids", "attention_mask"])
-
-
-def _special_tokens(eos_token: str, unk_token: str, pad_token: str | None, vocab_size: int | None) -> list[str]:
-    special_tokens = list(dict.fromkeys(token for token in (eos_token, unk_token, pad_token) if token is not None))
-    if vocab_size is not None and vocab_size <= len(special_tokens):
-        raise ValueError(
-            f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
-            f"({' '.join(special_tokens)}), to leave room for words"
-        )
-    return special_tokens
-
-
-def _wrapped(
-    backend: Tokenizer,
-    eos_token: str,
-    unk_token: str,
-    pad_token: str | None,
-    padding_side: str,
-    model_input_names: list[str],
-) -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=eos_token,
-        eos_token=eos_token,
-        unk_token=unk_token,
-        pad_token=pad_token,
-        clean_up_tokenization_spaces=False,
-        padding_side=padding_side,
-        model_input_names=model_input_names,
-    )
+    return tokenizer
 
 
 def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[str]:
