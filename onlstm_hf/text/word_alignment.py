@@ -46,13 +46,11 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
     if tokenizer.is_fast:
         starts = accumulate((len(word) + 1 for word in words), initial=0)
         ends = [start + len(word.rstrip()) if word.strip() else 0 for start, word in zip(starts, words, strict=False)]
-        return _encode_by_offsets(tokenizer, " ".join(words), list(accumulate(ends, max)))
-    input_ids, word_indices = [], []
-    for index, word in enumerate(words):
-        word_ids = tokenizer.encode(f" {word}" if index > 0 else word, add_special_tokens=False)
-        input_ids += word_ids
-        word_indices += [index] * len(word_ids)
-    return _with_every_word(tokenizer, input_ids, word_indices, len(words))
+        tokens_of_words = _tokens_of_words(tokenizer, " ".join(words), list(accumulate(ends, max)))
+    else:
+        texts = [f" {word}" if index > 0 else word for index, word in enumerate(words)]
+        tokens_of_words = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    return _with_every_word(tokenizer, tokens_of_words)
 
 
 def encode_sentence(
@@ -76,9 +74,10 @@ def encode_sentence(
     """
     offsets = word_offsets(tokenizer, text)
     words = [text[start:end] for start, end in offsets]
-    if has_word_rule(tokenizer):
-        return words, *_encode_by_offsets(tokenizer, text, [end for _, end in offsets]), offsets
-    return words, *encode_words(tokenizer, words), offsets
+    if not has_word_rule(tokenizer):
+        return words, *encode_words(tokenizer, words), offsets
+    tokens_of_words = _tokens_of_words(tokenizer, text, [end for _, end in offsets])
+    return words, *_with_every_word(tokenizer, tokens_of_words), offsets
 
 
 def word_offsets(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int, int]]:
@@ -176,26 +175,24 @@ def _pieces(backend: Tokenizer, text: str) -> list[str]:
     return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def _encode_by_offsets(
-    tokenizer: PreTrainedTokenizerBase, text: str, ends: Sequence[int]
-) -> tuple[list[int], list[int]]:
+def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, text: str, ends: Sequence[int]) -> list[list[int]]:
     """Encodes a text. A token belongs to the first of the words, given by their ends, that ends after its start."""
-    if not ends:
-        return [], []
-    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    words = (min(bisect_right(ends, start), len(ends) - 1) for start, _ in encoding["offset_mapping"])
-    return _with_every_word(tokenizer, encoding["input_ids"], list(accumulate(words, max)), len(ends))
+    tokens_of_words: list[list[int]] = [[] for _ in ends]
+    if ends:
+        encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        word = 0
+        for token, (start, _) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+            word = max(word, bisect_right(ends, start, hi=len(ends) - 1))
+            tokens_of_words[word].append(token)
+    return tokens_of_words
 
 
 def _with_every_word(
-    tokenizer: PreTrainedTokenizerBase, input_ids: list[int], word_indices: list[int], num_words: int
+    tokenizer: PreTrainedTokenizerBase, tokens_of_words: list[list[int]]
 ) -> tuple[list[int], list[int]]:
-    """Adds the unknown token for words without tokens; without one, a copy of the token before (or after) them."""
-    tokens_of_words: list[list[int]] = [[] for _ in range(num_words)]
-    for token, word in zip(input_ids, word_indices, strict=True):
-        tokens_of_words[word].append(token)
+    """Returns all token ids and their words. A word without tokens gets the unknown token or an adjacent one."""
     unknown = tokenizer.unk_token_id
-    previous = input_ids[0] if input_ids else tokenizer.eos_token_id
+    previous = next((tokens[0] for tokens in tokens_of_words if tokens), tokenizer.eos_token_id)
     for tokens in tokens_of_words:
         if not tokens:
             if unknown is None and previous is None:
