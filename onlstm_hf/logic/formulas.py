@@ -7,7 +7,6 @@ they are true.
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
@@ -62,10 +61,6 @@ class LogicPair(NamedTuple):
 def logical_relation(left: str, right: str) -> str:
     """Returns the relation of two formulas, from their truth tables over all 64 worlds.
 
-    Args:
-        left: a formula such as `( a ( and ( not b ) ) )`.
-        right: another formula.
-
     Returns:
         `<` if left entails right, `>` if right entails left, `=` if they are equivalent, `^` if exactly one of them is
         true in each world, `|` if no world makes both true, `v` if each world makes at least one true, else `#`.
@@ -91,7 +86,6 @@ def _relation(left: int, right: int) -> str:
     return _RELATIONS.get((left & right > 0, left & ~right > 0, right & ~left > 0, neither > 0), "#")
 
 
-@lru_cache(maxsize=1 << 16)
 def _true_worlds(formula: str) -> int:
     """Returns the worlds in which a formula is true, as a bit set."""
 
@@ -104,12 +98,13 @@ def _true_worlds(formula: str) -> int:
         token = found.group()
         if stack and isinstance(stack[0], int):
             raise malformed(found.start(), "unexpected text after the formula")
-        if token == "(" or token in OPERATORS or token in _WORLDS:
+        if token != ")":
+            if token not in ("(", *OPERATORS, *VARIABLES):
+                raise malformed(
+                    found.start(), f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
+                )
             stack.append(_WORLDS.get(token, token))
             continue
-        if token != ")":
-            expected = f"variable ({' '.join(VARIABLES)}), operator or bracket"
-            raise malformed(found.start(), f"{token!r} is no {expected}")
         match stack[-3:]:
             case ["(", "not", int(operand)]:
                 closed = _ALL_WORLDS ^ operand
@@ -120,8 +115,7 @@ def _true_worlds(formula: str) -> int:
             case ["(", int(left), ("or", right)]:
                 closed = left | right
             case _:
-                reason = "this bracket must close ( not X ), ( X ( and Y ) ) or ( X ( or Y ) )"
-                raise malformed(found.start(), reason)
+                raise malformed(found.start(), "it must close ( not X ), ( X ( and Y ) ) or ( X ( or Y ) )")
         stack[-3:] = [closed]
     if len(stack) != 1 or not isinstance(stack[0], int):
         raise malformed(0, "it is empty, unclosed or incomplete")

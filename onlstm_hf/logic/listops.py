@@ -76,15 +76,6 @@ def read_expression(text: str) -> ListOpsExpression:
 
     Raises:
         ValueError: if the text is no expression; it names the token.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf.logic.listops import read_expression
-    >>> read_expression("[MAX 2 9 [MIN 4 7 ] 0 ]").value
-    9
-
-    ```
     """
     tokens = tuple(token for token in text.split() if token not in BRACKETS)
     lists, parts, values = [], [], []
@@ -174,24 +165,10 @@ def read_listops_file(path: str | os.PathLike) -> list[ListOpsExpression]:
 
 
 def build_listops_dataset(splits: Mapping[str, Sequence[ListOpsExpression]]) -> "DatasetDict":
-    """Builds a Hugging Face dataset of expressions.
+    """Builds a Hugging Face dataset of expressions by split name.
 
-    Args:
-        splits: expressions by split name.
-
-    Returns:
-        For each split, a dataset with the columns `text` (without round brackets), `brackets` (the binary tree),
-        `label` (a `ClassLabel` of the values), `depth` and `num_tokens`.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
-    >>> dataset = build_listops_dataset({"train": list(generate_listops(100, seed=1))})
-    >>> dataset["train"].column_names
-    ['text', 'brackets', 'label', 'depth', 'num_tokens']
-
-    ```
+    Its columns are `text` (without round brackets), `brackets` (the binary tree), `label` (a `ClassLabel` of the
+    values), `depth` and `num_tokens`.
     """
     from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 

@@ -42,13 +42,11 @@ def _read_pairs(path: Path) -> Iterator[LogicPair]:
 def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
     """Builds a Hugging Face dataset of pairs.
 
+    Its columns are `left`, `right`, `label` (a `ClassLabel` of the relations) and `num_operators`.
+
     Args:
         splits: pairs by split name, as returned by `split_by_operators` and `read_logic_files`. Empty splits are
             omitted.
-
-    Returns:
-        For each split, a dataset with the columns `left`, `right`, `label` (a `ClassLabel` of the relations) and
-        `num_operators`.
 
     Example:
 
