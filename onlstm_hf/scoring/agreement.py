@@ -23,10 +23,8 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
         `[num_parsers, num_parsers]`, from 0 to 1; rows are predicted, columns gold.
 
     Raises:
-        ValueError: if there is no parser or no sentence, or the sentences differ.
+        ValueError: if the sentences differ.
     """
-    if not parsers or not parsers[0]:
-        raise ValueError("nothing to compare: give the trees of at least one sentence")
     f1 = np.zeros((len(parsers), len(parsers)))
     for index, trees in enumerate(progress_bar(zip(*parsers, strict=True), total=len(parsers[0]), unit="sentence")):
         words = trees[0].words

@@ -8,16 +8,9 @@ from ..text import word_alignment
 
 
 def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
-    """Returns the fraction of unknown words, which are words with at least one unknown token.
+    """Returns the fraction of words, from 0 to 1, with at least one unknown token; `None` if there are no words.
 
-    An unknown token that is written in the text counts, too.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        sentences: strings, or lists of words.
-
-    Returns:
-        From 0 to 1; 0 if the tokenizer has no unknown token, and `None` if there are no words.
+    An unknown token that is written in the text counts, too. Sentences are strings or lists of words.
     """
     total = unknown = 0
     for sentence in sentences:

@@ -41,11 +41,7 @@ def _length_group(length: int) -> str:
 def score_listops_trees(
     trees: Sequence[InducedTree], expressions: Sequence[ListOpsExpression]
 ) -> dict[str, dict[str, float]]:
-    """Scores induced trees and baselines against the structure of expressions.
-
-    Args:
-        trees: one tree per expression, over its tokens.
-        expressions: the expressions.
+    """Scores induced trees, over the tokens of expressions, and baselines against the expressions' structure.
 
     Returns:
         For `"induced"` and each baseline: `f1`, the sentence F1 (see `ParsingScores`) against the binary trees of the

@@ -186,12 +186,7 @@ def mean_f1_interval(
 
     Both models and sentences are resampled, so it covers the variation over seeds and sentences. It is too narrow for
     two or three models. For one model it equals the `sentence_f1_interval` of `score_parses` with the same options.
-
-    Raises:
-        ValueError: if there is no model, or the numbers of sentences differ.
     """
-    if len({score.num_sentences for score in scores}) != 1:
-        raise ValueError(f"expected scores of the same sentences, got {[score.num_sentences for score in scores]}")
     f1 = np.stack([score.f1_of_sentences for score in scores])
     generator = np.random.default_rng([seed, len(scores)])
 

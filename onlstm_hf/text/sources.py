@@ -15,15 +15,7 @@ _TEXT_FILE = re.compile(r"\S*\.(?:txt|text|tok|tokens|raw|train|valid|dev|test|m
 
 
 def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> Iterator[str]:
-    """Yields the texts of a source, one line or row at a time.
-
-    Args:
-        source, text_column: see `build_word_tokenizer`.
-
-    Raises:
-        FileNotFoundError: A file does not exist.
-        ValueError: A file is not UTF-8 or has no words, or the source has no text in that column.
-    """
+    """Yields the texts of a source of `build_word_tokenizer`, one line or row at a time."""
     if isinstance(source, Mapping):
         raise ValueError(f"the source has several splits ({', '.join(map(str, source))}); choose one of them")
     if isinstance(source, (str, os.PathLike)):

@@ -30,10 +30,6 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
     without tokens (an empty string, a stripped control character) gets the unknown token, or a copy of the adjacent
     token if the tokenizer has no unknown token.
 
-    Args:
-        tokenizer: Any tokenizer of Transformers.
-        words: The words, in order.
-
     Returns:
         The token ids, and for each token the index of its word. The indices never decrease and include every word.
 
@@ -60,10 +56,6 @@ def encode_sentence(
 
     A tokenizer of `build_word_tokenizer` or `build_subword_tokenizer` defines words by its own rule, which may split
     off punctuation, clitics or characters, or drop punctuation. With any other tokenizer, white space separates words.
-
-    Args:
-        tokenizer: Any tokenizer of Transformers.
-        text: The sentence.
 
     Returns:
         The words as substrings of `text`, the token ids, the word index of each token, and the `(start, end)` of each
@@ -106,11 +98,7 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
 
     Marks are all visible characters between words. Repeated characters (`...`, `--`) are one mark, and so are adjacent
     symbols such as the parts of an emoji. Brackets and directed quotation marks (`“`, `»`) are separate, as each has a
-    partner.
-
-    Args:
-        text: the text.
-        offsets: the offsets of its words.
+    partner. `offsets` are those of the words.
     """
 
     def kind(found: re.Match[str]) -> str:
