@@ -69,10 +69,7 @@ class ListOpsExpression(NamedTuple):
 
 
 def read_expression(text: str) -> ListOpsExpression:
-    """Parses an expression and computes its value.
-
-    Args:
-        text: tokens separated by white space. Round brackets are ignored.
+    """Parses an expression, with white space between all tokens, and computes its value. Ignores round brackets.
 
     Raises:
         ValueError: if the text is no expression; it names the token.

@@ -17,9 +17,7 @@ SPLITS = tuple(f"{part}{number}" for part in ("train", "test") for number in ran
 def read_logic_files(folder: str | os.PathLike) -> dict[str, list[LogicPair]]:
     """Reads the files `train0` ... `train12` and `test0` ... `test12` of Bowman et al. (2015).
 
-    A line is `relation TAB left TAB right`.
-
-    The number in a file name is the number of operators; 12 means 12 or more.
+    A line is `relation TAB left TAB right`. The number in a file name is the number of operators; 12 means 12 or more.
 
     Raises:
         FileNotFoundError: if a file is missing.
@@ -40,13 +38,10 @@ def _read_pairs(path: Path) -> Iterator[LogicPair]:
 
 
 def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
-    """Builds a Hugging Face dataset of pairs.
+    """Builds a Hugging Face dataset from the result of `split_by_operators` or `read_logic_files`.
 
-    Its columns are `left`, `right`, `label` (a `ClassLabel` of the relations) and `num_operators`.
-
-    Args:
-        splits: pairs by split name, as returned by `split_by_operators` and `read_logic_files`. Empty splits are
-            omitted.
+    Its columns are `left`, `right`, `label` (a `ClassLabel` of the relations) and `num_operators`. Empty splits are
+    omitted.
 
     Example:
 
@@ -66,12 +61,7 @@ def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
     features = Features({"left": text, "right": text, "label": label, "num_operators": number})
 
     def row(pair: LogicPair) -> dict[str, str | int]:
-        return {
-            "left": pair.left,
-            "right": pair.right,
-            "label": pair.relation,
-            "num_operators": pair.num_operators,
-        }
+        return {"left": pair.left, "right": pair.right, "label": pair.relation, "num_operators": pair.num_operators}
 
     return DatasetDict(
         {name: Dataset.from_list(list(map(row, pairs)), features) for name, pairs in splits.items() if pairs}

@@ -127,14 +127,9 @@ def encode_sentence_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequen
 
 
 def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Returns the natural log probability of each target.
+    """Returns the natural log probability of each target `[B, T]` in float64, computed in float32 at least.
 
-    Args:
-        logits: `[B, T, V]`.
-        targets: `[B, T]`. For `IGNORED_LABEL` the result is meaningless.
-
-    Returns:
-        `[B, T]` in float64, computed in float32 at least.
+    The logits are `[B, T, V]`. For the target `IGNORED_LABEL` the result is meaningless.
     """
     log_probabilities = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
     return log_probabilities.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1).double()

@@ -82,11 +82,7 @@ _AT_ENDS_OF_WORDS = (
 # Typed characters and their normal forms.
 _TYPED = [
     # Soft hyphens, zero-width spaces, direction marks, and joiners between Latin letters.
-    (
-        r"[\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF]"
-        r"|(?<=[a-zA-Z])[\u200C\u200D](?=[a-zA-Z])",
-        "",
-    ),
+    (r"[\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF]|(?<=[a-zA-Z])[\u200C\u200D](?=[a-zA-Z])", ""),
     (r"[‘’ʼ]|(?<=\p{L})[´`′](?=\p{L})", "'"),
     (r"[‐‑]", "-"),
     (r"(?<=\p{Nd})–(?=\p{Nd})", "-"),
