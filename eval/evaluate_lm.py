@@ -26,7 +26,7 @@ from eval.report.perplexities import report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
-from onlstm_hf.text.word_alignment import tokenizer_words
+from onlstm_hf.text.word_alignment import word_offsets
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer
 
@@ -68,7 +68,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
             name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
         )
         # As in training, lines without any word for the tokenizer are skipped.
-        kept = {text: [line for line in lines if tokenizer_words(tokenizer, line)] for text, lines in texts.items()}
+        kept = {text: [line for line in lines if word_offsets(tokenizer, line)] for text, lines in texts.items()}
         if options.mix:
             tokenizers.append(tokenizer)
             check_same_tokens(name, tokenizer, options.models[0], tokenizers[0], kept)

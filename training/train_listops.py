@@ -60,7 +60,7 @@ class ListOps(Classification):
         predictions = predict_labels(model, examples, batch_size)
         trees = None if brackets else induced_trees(model, examples, expressions, batch_size)
         return {
-            "test": score_listops(predictions, expressions).to_dict(),
+            "test": score_listops(predictions, expressions),
             "trees": None if trees is None else score_listops_trees(trees, expressions),
             "training_expressions": len(self.splits.train),
         }

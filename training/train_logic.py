@@ -53,7 +53,7 @@ class LogicalInference(Classification):
             references += [pair.relation for pair in pairs]
             num_operators += [number] * len(pairs)
         return {
-            "test": score_logic(predictions, references, num_operators).to_dict(),
+            "test": score_logic(predictions, references, num_operators),
             "training_pairs": len(self.splits.train),
         }
 

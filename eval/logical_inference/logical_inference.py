@@ -59,4 +59,4 @@ class LogicalInference(evaluate.Metric):
         )
 
     def _compute(self, predictions: list[str], references: list[str], num_operators: list[int]) -> dict:
-        return score_logic(predictions, references, num_operators).to_dict()
+        return score_logic(predictions, references, num_operators)

@@ -13,7 +13,7 @@ from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures
 from onlstm_hf.scoring.coverage import unknown_words
-from onlstm_hf.text.word_alignment import tokenizer_words
+from onlstm_hf.text.word_alignment import word_offsets
 
 PUBLISHED = central_figures(LANGUAGE_MODELLING)
 # Number of lines of the validation and the test text.
@@ -36,7 +36,8 @@ def score_tokens(
     )
     scores = {}
     for name, lines in texts.items():
-        kept = [tokenizer_words(tokenizer, line) for line in lines]  # without punctuation that the tokenizer drops
+        # Without punctuation that the tokenizer drops.
+        kept = [[line[start:end] for start, end in word_offsets(tokenizer, line)] for line in lines]
         written = [
             line if len(words) == len(line.split()) else " ".join(words)
             for line, words in zip(lines, kept, strict=True)

@@ -6,9 +6,7 @@ they are true.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
@@ -48,13 +46,7 @@ _PATIENCE = 100_000
 
 
 class LogicPair(NamedTuple):
-    """Two formulas and their relation.
-
-    Attributes:
-        relation: one of `RELATIONS`.
-        left: a formula, its tokens separated by single spaces.
-        right: another formula.
-    """
+    """Two formulas and their relation, one of `RELATIONS`."""
 
     relation: str
     left: str
@@ -63,20 +55,11 @@ class LogicPair(NamedTuple):
     @property
     def num_operators(self) -> int:
         """Number of operators in the formula with more operators."""
-        return max(count_operators(self.left), count_operators(self.right))
-
-
-def count_operators(formula: str) -> int:
-    """Counts the operators `not`, `and` and `or`."""
-    return sum(token in OPERATORS for token in _TOKEN.findall(formula))
+        return max(sum(map(formula.count, OPERATORS)) for formula in (self.left, self.right))
 
 
 def logical_relation(left: str, right: str) -> str:
     """Returns the relation of two formulas, from their truth tables over all 64 worlds.
-
-    Args:
-        left: a formula such as `( a ( and ( not b ) ) )`.
-        right: another formula.
 
     Returns:
         `<` if left entails right, `>` if right entails left, `=` if they are equivalent, `^` if exactly one of them is
@@ -95,63 +78,48 @@ def logical_relation(left: str, right: str) -> str:
 
     ```
     """
-    return _relation(truth_set(left), truth_set(right))
-
-
-@lru_cache(maxsize=1 << 16)
-def truth_set(formula: str) -> int:
-    """Returns the worlds in which a formula is true, as a bit set.
-
-    Bit `w` is set if the formula is true in world `w`. Variable `i` is true in world `w` if bit `i` of `w` is set.
-
-    Raises:
-        ValueError: if the formula is malformed; it names the character.
-    """
-    # Stack of open parts: "(", an operator, a formula (its worlds), or an operator with its right operand.
-    stack: list[str | int | tuple[str, int]] = []
-    starts: list[int] = []
-    for match in _TOKEN.finditer(formula):
-        token = match.group()
-        if token == ")":
-            closed = _combine(*stack[-2:]) if len(stack) > 2 and stack[-3] == "(" else None
-            if closed is None:
-                reason = "this bracket must close ( not X ), ( X ( and Y ) ) or ( X ( or Y ) )"
-                raise _malformed(formula, match.start(), reason)
-            stack[-3:], starts[-3:] = [closed], [starts[-3]]
-        elif token == "(" or token in OPERATORS or token in _WORLDS:
-            stack.append(_WORLDS.get(token, token))
-            starts.append(match.start())
-        else:
-            reason = f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
-            raise _malformed(formula, match.start(), reason)
-    if not stack:
-        raise _malformed(formula, 0, "it is empty")
-    if not isinstance(stack[0], int):
-        raise _malformed(formula, starts[0], "this is unclosed or incomplete")
-    if len(stack) > 1:
-        raise _malformed(formula, starts[1], "unexpected text after the formula")
-    return stack[0]
-
-
-def _combine(first: str | int | tuple, second: str | int | tuple) -> int | tuple[str, int] | None:
-    """Combines two parts in brackets to a formula, or an operator with its right operand; `None` if malformed."""
-    if isinstance(second, int):
-        if first == "not":
-            return _ALL_WORLDS ^ second
-        return (first, second) if first in ("and", "or") else None
-    if isinstance(first, int) and isinstance(second, tuple):
-        operator, operand = second
-        return first & operand if operator == "and" else first | operand
-    return None
-
-
-def _malformed(formula: str, position: int, reason: str) -> ValueError:
-    return ValueError(f"malformed formula {formula!r} at character {position}: {reason}")
+    return _relation(_true_worlds(left), _true_worlds(right))
 
 
 def _relation(left: int, right: int) -> str:
     neither = _ALL_WORLDS ^ (left | right)
     return _RELATIONS.get((left & right > 0, left & ~right > 0, right & ~left > 0, neither > 0), "#")
+
+
+def _true_worlds(formula: str) -> int:
+    """Returns the worlds in which a formula is true, as a bit set."""
+
+    def malformed(position: int, reason: str) -> ValueError:
+        return ValueError(f"malformed formula {formula!r} at character {position}: {reason}")
+
+    # Open brackets and operators, worlds of formulas, and operators with the worlds of their right operand.
+    stack: list[str | int | tuple[str, int]] = []
+    for found in _TOKEN.finditer(formula):
+        token = found.group()
+        if stack and isinstance(stack[0], int):
+            raise malformed(found.start(), "unexpected text after the formula")
+        if token != ")":
+            if token not in ("(", *OPERATORS, *VARIABLES):
+                raise malformed(
+                    found.start(), f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
+                )
+            stack.append(_WORLDS.get(token, token))
+            continue
+        match stack[-3:]:
+            case ["(", "not", int(operand)]:
+                closed = _ALL_WORLDS ^ operand
+            case ["(", "and" | "or" as operator, int(operand)]:
+                closed = operator, operand
+            case ["(", int(left), ("and", right)]:
+                closed = left & right
+            case ["(", int(left), ("or", right)]:
+                closed = left | right
+            case _:
+                raise malformed(found.start(), "it must close ( not X ), ( X ( and Y ) ) or ( X ( or Y ) )")
+        stack[-3:] = [closed]
+    if len(stack) != 1 or not isinstance(stack[0], int):
+        raise malformed(0, "it is empty, unclosed or incomplete")
+    return stack[0]
 
 
 def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | None = None) -> Iterator[LogicPair]:
@@ -171,7 +139,7 @@ def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | Non
         ValueError: if there seem to be fewer than `num_pairs` such pairs.
     """
     generator = Random(seed)
-    seen: set[tuple[str, str]] = set()
+    seen: set[LogicPair] = set()
     draws = 0
     while len(seen) < num_pairs:
         draws += 1
@@ -181,14 +149,13 @@ def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | Non
             )
         variables = generator.sample(VARIABLES, _VARIABLES_OF_A_PAIR)
         (left, left_worlds), (right, right_worlds) = (_draw(generator, variables, _SIZE_BUDGET) for _ in range(2))
-        if {left_worlds, right_worlds} & {0, _ALL_WORLDS} or (left, right) in seen:
-            continue
         pair = LogicPair(_relation(left_worlds, right_worlds), left, right)
-        if max_operators is not None and pair.num_operators > max_operators:
+        if pair in seen or {left_worlds, right_worlds} & {0, _ALL_WORLDS}:
             continue
-        seen.add((left, right))
-        draws = 0
-        yield pair
+        if max_operators is None or pair.num_operators <= max_operators:
+            draws = 0
+            seen.add(pair)
+            yield pair
 
 
 def _draw(generator: Random, variables: list[str], budget: int) -> tuple[str, int]:
@@ -212,13 +179,11 @@ def split_by_operators(pairs: Iterable[LogicPair]) -> dict[str, list[LogicPair]]
     The number in a name is the number of operators; 12 means 12 or more. The first 85 % of the pairs of each number
     are for training.
     """
-    by_operators: defaultdict[int, list[LogicPair]] = defaultdict(list)
+    by_operators: list[list[LogicPair]] = [[] for _ in range(MAX_OPERATORS + 1)]
     for pair in pairs:
         by_operators[min(pair.num_operators, MAX_OPERATORS)].append(pair)
-    splits = {}
-    for part in ("train", "test"):
-        for number in range(MAX_OPERATORS + 1):
-            pairs_of_number = by_operators[number]
-            border = int(_TRAIN_SHARE * len(pairs_of_number))
-            splits[f"{part}{number}"] = pairs_of_number[:border] if part == "train" else pairs_of_number[border:]
-    return splits
+    train, test = {}, {}
+    for number, group in enumerate(by_operators):
+        border = int(_TRAIN_SHARE * len(group))
+        train[f"train{number}"], test[f"test{number}"] = group[:border], group[border:]
+    return train | test

@@ -39,8 +39,7 @@ class ListOpsExpression(NamedTuple):
 
     Attributes:
         tokens: operations with their opening square bracket, digits, and closing square brackets.
-        value: the value, from 0 to 9.
-        depth: nesting depth of the lists; 0 for a digit.
+        value, depth: the value, from 0 to 9, and the nesting depth of the lists, 0 for a digit.
         lists: spans `(start, end)` of all lists, `tokens[start:end]`, sorted by end.
         parts: spans from the start of a list to the end of each argument. They make the tree binary, left-branching
             within each list.
@@ -70,22 +69,10 @@ class ListOpsExpression(NamedTuple):
 
 
 def read_expression(text: str) -> ListOpsExpression:
-    """Parses an expression and computes its value.
-
-    Args:
-        text: tokens separated by white space. Round brackets are ignored.
+    """Parses an expression, with white space between all tokens, and computes its value. Ignores round brackets.
 
     Raises:
         ValueError: if the text is no expression; it names the token.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf.logic.listops import read_expression
-    >>> read_expression("[MAX 2 9 [MIN 4 7 ] 0 ]").value
-    9
-
-    ```
     """
     tokens = tuple(token for token in text.split() if token not in BRACKETS)
     lists, parts, values = [], [], []
@@ -135,17 +122,16 @@ def generate_listops(number: int, seed: int = 0, max_length: int | None = None) 
     """
     generator = Random(seed)
     seen: set[str] = set()
-    rejected_draws = 0
+    draws = 0
     while len(seen) < number:
+        draws += 1
+        if draws > _PATIENCE:
+            raise ValueError(f"there seem to be only {len(seen)} such expressions, not {number}")
         text = _draw(generator, depth=1)
-        if text in seen or (max_length is not None and len(text.split()) > max_length):
-            rejected_draws += 1
-            if rejected_draws == _PATIENCE:
-                raise ValueError(f"there seem to be only {len(seen)} such expressions, not {number}")
-            continue
-        rejected_draws = 0
-        seen.add(text)
-        yield read_expression(text)
+        if text not in seen and (max_length is None or len(text.split()) <= max_length):
+            draws = 0
+            seen.add(text)
+            yield read_expression(text)
 
 
 def _draw(generator: Random, depth: int) -> str:
@@ -176,42 +162,26 @@ def read_listops_file(path: str | os.PathLike) -> list[ListOpsExpression]:
 
 
 def build_listops_dataset(splits: Mapping[str, Sequence[ListOpsExpression]]) -> "DatasetDict":
-    """Builds a Hugging Face dataset of expressions.
+    """Builds a Hugging Face dataset of expressions by split name.
 
-    Args:
-        splits: expressions by split name.
-
-    Returns:
-        For each split, a dataset with the columns `text` (without round brackets), `brackets` (the binary tree),
-        `label` (a `ClassLabel` of the values), `depth` and `num_tokens`.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
-    >>> dataset = build_listops_dataset({"train": list(generate_listops(100, seed=1))})
-    >>> dataset["train"].column_names
-    ['text', 'brackets', 'label', 'depth', 'num_tokens']
-
-    ```
+    Its columns are `text` (without round brackets), `brackets` (the binary tree), `label` (a `ClassLabel` of the
+    values), `depth` and `num_tokens`.
     """
     from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
     text, number = Value("string"), Value("int32")
     label = ClassLabel(names=list(VALUES))
     features = Features({"text": text, "brackets": text, "label": label, "depth": number, "num_tokens": number})
-    columns = {
-        "text": lambda expression: " ".join(expression.tokens),
-        "brackets": lambda expression: expression.brackets,
-        "label": lambda expression: expression.value,
-        "depth": lambda expression: expression.depth,
-        "num_tokens": lambda expression: len(expression.tokens),
-    }
-    return DatasetDict(
-        {
-            name: Dataset.from_dict(
-                {column: list(map(of, expressions)) for column, of in columns.items()}, features=features
-            )
-            for name, expressions in splits.items()
+
+    def row(expression: ListOpsExpression) -> dict[str, str | int]:
+        return {
+            "text": " ".join(expression.tokens),
+            "brackets": expression.brackets,
+            "label": expression.value,
+            "depth": expression.depth,
+            "num_tokens": len(expression.tokens),
         }
+
+    return DatasetDict(
+        {name: Dataset.from_list(list(map(row, expressions)), features) for name, expressions in splits.items()}
     )

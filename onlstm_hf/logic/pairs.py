@@ -9,7 +9,7 @@ from ..utils.files import read_text_file
 from .formulas import MAX_OPERATORS, RELATIONS, LogicPair
 
 if TYPE_CHECKING:
-    from datasets import DatasetDict
+    from datasets import Dataset, DatasetDict
 
 SPLITS = tuple(f"{part}{number}" for part in ("train", "test") for number in range(MAX_OPERATORS + 1))
 
@@ -17,13 +17,7 @@ SPLITS = tuple(f"{part}{number}" for part in ("train", "test") for number in ran
 def read_logic_files(folder: str | os.PathLike) -> dict[str, list[LogicPair]]:
     """Reads the files `train0` ... `train12` and `test0` ... `test12` of Bowman et al. (2015).
 
-    A line is `relation TAB left TAB right`.
-
-    Args:
-        folder: folder of the files. The number in a file name is the number of operators; 12 means 12 or more.
-
-    Returns:
-        Pairs by file name.
+    A line is `relation TAB left TAB right`. The number in a file name is the number of operators; 12 means 12 or more.
 
     Raises:
         FileNotFoundError: if a file is missing.
@@ -44,15 +38,10 @@ def _read_pairs(path: Path) -> Iterator[LogicPair]:
 
 
 def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
-    """Builds a Hugging Face dataset of pairs.
+    """Builds a Hugging Face dataset from the result of `split_by_operators` or `read_logic_files`.
 
-    Args:
-        splits: pairs by split name, as returned by `split_by_operators` and `read_logic_files`. Empty splits are
-            omitted.
-
-    Returns:
-        For each split, a dataset with the columns `left`, `right`, `label` (a `ClassLabel` of the relations) and
-        `num_operators`.
+    Its columns are `left`, `right`, `label` (a `ClassLabel` of the relations) and `num_operators`. Empty splits are
+    omitted.
 
     Example:
 
@@ -67,28 +56,15 @@ def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
     """
     from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
-    features = Features(
-        {
-            "left": Value("string"),
-            "right": Value("string"),
-            "label": ClassLabel(names=list(RELATIONS)),
-            "num_operators": Value("int32"),
-        }
-    )
+    text, number = Value("string"), Value("int32")
+    label = ClassLabel(names=list(RELATIONS))
+    features = Features({"left": text, "right": text, "label": label, "num_operators": number})
+
+    def row(pair: LogicPair) -> dict[str, str | int]:
+        return {"left": pair.left, "right": pair.right, "label": pair.relation, "num_operators": pair.num_operators}
+
     return DatasetDict(
-        {
-            name: Dataset.from_dict(
-                {
-                    "left": [pair.left for pair in pairs],
-                    "right": [pair.right for pair in pairs],
-                    "label": [RELATIONS.index(pair.relation) for pair in pairs],
-                    "num_operators": [pair.num_operators for pair in pairs],
-                },
-                features=features,
-            )
-            for name, pairs in splits.items()
-            if pairs
-        }
+        {name: Dataset.from_list(list(map(row, pairs)), features) for name, pairs in splits.items() if pairs}
     )
 
 
@@ -96,22 +72,19 @@ def read_logic_dataset(dataset: "DatasetDict") -> dict[str, list[LogicPair]]:
     """Converts a dataset of `build_logic_dataset` to pairs by split name.
 
     Raises:
-        ValueError: if a split or a column is missing, or the labels are not the relations.
+        ValueError: if all splits or a column are missing, or the labels are not the relations.
     """
-    names = [name for name in SPLITS if name in dataset]
-    if not names:
+    if not any(name in dataset for name in SPLITS):
         raise ValueError(f"the dataset has none of the splits train0 ... test{MAX_OPERATORS}: {', '.join(dataset)}")
-    splits: dict[str, list[LogicPair]] = {name: [] for name in SPLITS}
-    for name in names:
-        rows = dataset[name]
-        missing = sorted({"left", "right", "label"} - set(rows.column_names))
-        if missing:
-            raise ValueError(f"the split {name} has no column {', '.join(missing)}; it has {rows.column_names}")
-        relations = getattr(rows.features["label"], "names", None)
-        if relations is None or not set(relations) <= set(RELATIONS):
-            raise ValueError(f"the labels of the split {name} must be a ClassLabel of {' '.join(RELATIONS)}")
-        splits[name] = [
-            LogicPair(relations[label], left, right)
-            for label, left, right in zip(rows["label"], rows["left"], rows["right"], strict=True)
-        ]
-    return splits
+    return {name: _pairs_of(dataset[name], name) if name in dataset else [] for name in SPLITS}
+
+
+def _pairs_of(rows: "Dataset", split: str) -> list[LogicPair]:
+    relations = getattr(rows.features.get("label"), "names", None)
+    if relations is None or not set(relations) <= set(RELATIONS) or not {"left", "right"} <= set(rows.features):
+        raise ValueError(
+            f"the split {split} must have the columns left, right and label, a ClassLabel of {' '.join(RELATIONS)}; "
+            f"it has {rows.features}"
+        )
+    columns = rows["label"], rows["left"], rows["right"]
+    return [LogicPair(relations[label], left, right) for label, left, right in zip(*columns, strict=True)]

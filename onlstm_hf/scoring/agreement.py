@@ -23,27 +23,17 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
         `[num_parsers, num_parsers]`, from 0 to 1; rows are predicted, columns gold.
 
     Raises:
-        ValueError: if there is no parser or no sentence, or the sentences differ.
+        ValueError: if the sentences differ.
     """
-    if not parsers or not parsers[0]:
-        raise ValueError("nothing to compare: give the trees of at least one sentence")
     f1 = np.zeros((len(parsers), len(parsers)))
     for index, trees in enumerate(progress_bar(zip(*parsers, strict=True), total=len(parsers[0]), unit="sentence")):
         words = trees[0].words
         if any(tree.words != words for tree in trees):
             raise ValueError(f"the trees of sentence {index} have different words")
-        # One column per span, without the whole sentence.
-        columns: dict[tuple[int, int], int] = {}
-        spans_of_trees = [
-            [columns.setdefault(span, len(columns)) for span in set(tree.spans()) - {(0, len(words))}]
-            for tree in trees
-        ]
-        has_span = np.zeros((len(trees), len(columns)))
-        for row, tree_columns in enumerate(spans_of_trees):
-            has_span[row, tree_columns] = 1
-        num_spans = has_span.sum(axis=1)
-        overlap = has_span @ has_span.T
-        f1 += authors_rule(overlap, *np.broadcast_arrays(num_spans[:, None], num_spans[None, :]))[2]
+        spans = [set(tree.spans()) - {(0, len(words))} for tree in trees]
+        overlap = np.array([[len(predicted & gold) for gold in spans] for predicted in spans])
+        num_spans = overlap.diagonal()
+        f1 += authors_rule(overlap, num_spans[:, None], num_spans)[2]
     return f1 / len(parsers[0])
 
 

@@ -4,30 +4,21 @@ from collections.abc import Iterable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from ..text.word_alignment import encode_sentence, encode_words
+from ..text import word_alignment
 
 
 def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
-    """Returns the fraction of unknown words, which are words with at least one unknown token.
+    """Returns the fraction of words, from 0 to 1, with at least one unknown token; `None` if there are no words.
 
-    An unknown token that is written in the text counts, too.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        sentences: strings, or lists of words.
-
-    Returns:
-        From 0 to 1; 0 if the tokenizer has no unknown token, and `None` if there are no words.
+    An unknown token that is written in the text counts, too. Sentences are strings or lists of words.
     """
     total = unknown = 0
     for sentence in sentences:
         if isinstance(sentence, str):
-            words, ids, word_indices, _ = encode_sentence(tokenizer, sentence)
+            _, ids, word_indices, _ = word_alignment.encode_sentence(tokenizer, sentence)
         else:
-            words = sentence
-            ids, word_indices = encode_words(tokenizer, sentence)
-        total += len(words)
-        unknown += len(
-            {index for index, token in zip(word_indices, ids, strict=True) if token == tokenizer.unk_token_id}
-        )
+            ids, word_indices = word_alignment.encode_words(tokenizer, sentence)
+        of_sentence = word_alignment.unknown_words(tokenizer, ids, word_indices)
+        total += len(of_sentence)
+        unknown += sum(of_sentence)
     return unknown / total if total else None

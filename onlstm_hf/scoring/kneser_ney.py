@@ -7,7 +7,6 @@ single fixed discount.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,21 +14,6 @@ from ..utils.iteration import progress_bar
 
 # Discounts of counts 1, 2, and 3 or more for texts too small to estimate them (KenLM's `--discount_fallback`).
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
-
-
-class _Order(NamedTuple):
-    """The n-grams of one length.
-
-    Attributes:
-        keys: `[G]`, increasing: for each n-gram, the index of its context (the n-gram without its last word) times the
-            vocabulary size, plus its last word.
-        discounted: `[G]`, the discounted probability of each n-gram.
-        backoff: by the index of the context, the probability mass left for shorter n-grams; 1 if no word followed it.
-    """
-
-    keys: np.ndarray
-    discounted: np.ndarray
-    backoff: np.ndarray
 
 
 class KneserNeyNGrams:
@@ -48,20 +32,14 @@ class KneserNeyNGrams:
         vocab_size: number of words, including `<eos>` and the unknown word.
         eos_token_id: the token that ends a sentence.
         order: number of words of the longest n-grams.
-
-    Raises:
-        ValueError: if the text is empty, has an id outside the vocabulary, or the order is less than 1.
     """
 
     def __init__(self, tokens: Sequence[int], vocab_size: int, eos_token_id: int, order: int = 5):
-        if order < 1:
-            raise ValueError(f"the order must be at least 1, not {order}")
-        self.vocab_size, self.eos_token_id, self.order = vocab_size, eos_token_id, order
+        self.vocab_size, self.eos_token_id = vocab_size, eos_token_id
         words, depths = self._words_and_depths(tokens)
-        if len(words) < 2:
-            raise ValueError("there is no text to count")
-
-        # `begins`: whether each n-gram begins with <eos>. `ends`: the index of the n-gram that ends at each position.
+        # `keys` of the n-grams of each length, increasing: the index of the context (all words but the last) times the
+        # vocabulary size, plus the last word. `begins`: whether each n-gram begins with <eos>. `ends`: the index of
+        # the n-gram that ends at each position.
         keys, counts = [np.arange(vocab_size)], [np.bincount(words[1:], minlength=vocab_size)]
         begins, ends = np.zeros(vocab_size, dtype=bool), words
         for length in progress_bar(range(2, order + 1), description="n-grams", unit="length"):
@@ -78,33 +56,22 @@ class KneserNeyNGrams:
             ends[at] = ngram_indices
         num_contexts = [1, *map(len, keys)]
         self._orders = [_smooth(*counted, vocab_size) for counted in zip(keys, counts, num_contexts, strict=False)]
-
-    @property
-    def num_ngrams(self) -> int:
-        """Number of seen n-grams of all lengths."""
-        return sum(len(order.keys) for order in self._orders)
+        self.num_ngrams = sum(map(len, keys))
 
     def log_probabilities(self, tokens: Sequence[int]) -> np.ndarray:
-        """Returns the natural log probability `[N]` of each token, given the previous tokens of its sentence.
-
-        Args:
-            tokens: `[N]` token ids, each sentence followed by `<eos>`.
-
-        Raises:
-            ValueError: if an id is outside the vocabulary.
-        """
+        """Returns the natural log probability `[N]` of each token, given the previous tokens of its sentence."""
         words, depths = self._words_and_depths(tokens)
         probability = np.full(len(words), 1 / self.vocab_size)
         context = np.zeros(len(words), dtype=np.int64)  # index of the n-gram before each position; -1: unseen
-        for length, order in enumerate(self._orders, start=1):
-            if not len(order.keys):  # all training sentences are shorter
+        for length, (keys, discounted, backoff) in enumerate(self._orders, start=1):
+            if not len(keys):  # all training sentences are shorter
                 break
             at = np.flatnonzero((depths >= length - 1) & (context >= 0))
             key = context[at] * self.vocab_size + words[at]
-            index = np.minimum(np.searchsorted(order.keys, key), len(order.keys) - 1)
-            seen = order.keys[index] == key
-            probability[at] *= order.backoff[context[at]]
-            probability[at[seen]] += order.discounted[index[seen]]
+            index = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+            seen = keys[index] == key
+            probability[at] *= backoff[context[at]]
+            probability[at[seen]] += discounted[index[seen]]
             ends = np.full(len(words), -1)
             ends[at[seen]] = index[seen]
             context = np.concatenate([[-1], ends[:-1]])
@@ -112,24 +79,26 @@ class KneserNeyNGrams:
 
     def _words_and_depths(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens with an `<eos>` before them, and the length of each token's context in its sentence."""
-        tokens = np.asarray(tokens, dtype=np.int64)
-        if tokens.ndim != 1 or (len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size):
-            raise ValueError(f"expected a list of token ids below {self.vocab_size}")
-        words = np.concatenate([[self.eos_token_id], tokens])
+        words = np.concatenate([[self.eos_token_id], np.asarray(tokens, dtype=np.int64)])
         positions = np.arange(len(words))
         starts = np.maximum.accumulate(np.where(words == self.eos_token_id, positions, 0))
         depths = positions - np.concatenate([[0], starts[:-1]])
         return words, depths
 
 
-def _smooth(keys: np.ndarray, counts: np.ndarray, num_contexts: int, vocab_size: int) -> _Order:
-    """Returns the discounted probabilities of n-grams of one length, and the mass left for shorter ones."""
+def _smooth(
+    keys: np.ndarray, counts: np.ndarray, num_contexts: int, vocab_size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the keys and discounted probabilities of n-grams of one length, and what contexts leave to shorter ones.
+
+    A context that no word followed leaves 1.
+    """
     contexts = keys // vocab_size
     totals = np.bincount(contexts, counts, num_contexts)
     discounts = np.array([0.0, *_discounts(counts)])[np.minimum(counts, 3)]
     left = np.bincount(contexts, discounts, num_contexts)
     backoff = np.divide(left, totals, out=np.ones(num_contexts), where=totals > 0)
-    return _Order(keys, (counts - discounts) / np.maximum(totals, 1)[contexts], backoff)
+    return keys, (counts - discounts) / np.maximum(totals, 1)[contexts], backoff
 
 
 def _discounts(counts: np.ndarray) -> tuple[float, float, float]:

@@ -6,9 +6,10 @@ A constituent is a span of at least two words. Precision and recall ignore label
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 
@@ -48,7 +49,6 @@ class ParsingScores:
     """Scores of predicted against gold trees.
 
     Attributes:
-        num_sentences: number of sentences.
         sentence_precision, sentence_recall, sentence_f1: the figures of the ON-LSTM and PRPN papers, by the rule of
             the authors' code: means over sentences, without the whole sentence as a constituent. Precision, recall and
             F1 of a sentence have 1e-8 added to their denominators. A sentence without gold constituents has recall 1,
@@ -72,7 +72,7 @@ class ParsingScores:
     sentence_precision: float
     sentence_recall: float
     sentence_f1: float
-    sentence_f1_interval: tuple[float, float] | None
+    sentence_f1_interval: list[float] | None
     num_plain_sentences: int
     plain_sentence_precision: float | None
     plain_sentence_recall: float | None
@@ -80,13 +80,13 @@ class ParsingScores:
     corpus_precision: float
     corpus_recall: float
     corpus_f1: float
-    corpus_f1_interval: tuple[float, float] | None
+    corpus_f1_interval: list[float] | None
     evalb_precision: float
     evalb_recall: float
     evalb_f1: float
     label_recall: dict[str, LabelRecall]
     average_depth: float
-    by_length: tuple[LengthScore, ...]
+    by_length: list[LengthScore]
     f1_of_sentences: np.ndarray = field(repr=False, compare=False)
 
     def to_dict(self) -> dict:
@@ -95,10 +95,6 @@ class ParsingScores:
         del scores["f1_of_sentences"]
         for label, counts in self.label_recall.items():
             scores["label_recall"][label]["recall"] = counts.recall
-        scores["by_length"] = list(scores["by_length"])
-        for name in ("sentence_f1_interval", "corpus_f1_interval"):
-            if scores[name] is not None:
-                scores[name] = list(scores[name])
         return scores
 
 
@@ -125,21 +121,18 @@ def score_parses(
         ValueError: if there is no sentence, or the numbers of trees or the words of a sentence differ.
     """
     predicted, gold = list(predicted), list(gold)
-    if not gold or not predicted:
-        raise ValueError(f"nothing to score: {len(predicted)} predicted and {len(gold)} gold trees")
-    if len(predicted) != len(gold):
-        raise ValueError(f"expected one predicted tree per gold tree, got {len(predicted)} for {len(gold)}")
+    if len(predicted) != len(gold) or not gold:
+        raise ValueError(
+            f"nothing to score, or not one predicted tree per gold tree: got {len(predicted)} for {len(gold)}"
+        )
     for index, tree in enumerate(gold):
         if not isinstance(tree, GoldTree):
             raise ValueError(f"gold tree {index} is a {type(tree).__name__}; read it with GoldTree.from_bracket")
-    if list(length_limits) != sorted(set(length_limits)):
-        raise ValueError(f"length_limits must increase, got {list(length_limits)}")
 
     counts = np.zeros((len(gold), 3), dtype=np.int64)
     lengths = np.array([len(tree.words) for tree in gold])
     depths = []
-    correct_by_label: Counter[str] = Counter()
-    total_by_label: Counter[str] = Counter()
+    is_found: defaultdict[str, list[bool]] = defaultdict(list)  # by label
     for index, (predicted_tree, gold_tree) in enumerate(zip(predicted, gold, strict=True)):
         if not hasattr(predicted_tree, "spans"):
             predicted_tree = InducedTree.from_nested(predicted_tree)
@@ -150,28 +143,24 @@ def score_parses(
             depths.append(sum(end - start for start, end in predicted_spans) / len(gold_tree.words))
         for label, start, end in set(gold_tree.constituents):
             if end - start < len(gold_tree.words):
-                total_by_label[label] += 1
-                correct_by_label[label] += (start, end) in predicted_spans
+                is_found[label].append((start, end) in predicted_spans)
 
     inner_counts = (counts - (lengths > 1)[:, None]).T  # without the whole sentence
     precision, recall, f1 = authors_rule(*inner_counts)
     has_gold = inner_counts[2] > 0
-    plain = _plain_rule(*inner_counts[:, has_gold]) if has_gold.any() else (None, None, None)
-    corpus = _rates(*inner_counts.sum(axis=1).tolist())
-    evalb = _rates(*counts.sum(axis=0).tolist())
-    sentence_interval, corpus_interval = (
-        _bootstrap_interval(statistic, len(gold), num_resamples, confidence, seed) if num_resamples else None
-        for statistic in (
-            lambda sample: f1[sample].mean(),
-            lambda sample: _rates(*(inner_counts @ np.bincount(sample, minlength=len(gold))).tolist())[2],
-        )
-    )
+    plain = [float(rates.mean()) for rates in _rates(*inner_counts[:, has_gold])] if has_gold.any() else [None] * 3
+    corpus = [float(rate) for rate in _rates(*inner_counts.sum(axis=1))]
+    evalb = [float(rate) for rate in _rates(*counts.sum(axis=0))]
+
+    def interval(statistic: Callable[[np.ndarray], float]) -> list[float] | None:
+        return _bootstrap_interval(statistic, len(gold), num_resamples, confidence, seed) if num_resamples else None
+
     return ParsingScores(
         num_sentences=len(gold),
         sentence_precision=float(precision.mean()),
         sentence_recall=float(recall.mean()),
         sentence_f1=float(f1.mean()),
-        sentence_f1_interval=sentence_interval,
+        sentence_f1_interval=interval(lambda sample: f1[sample].mean()),
         num_plain_sentences=int(has_gold.sum()),
         plain_sentence_precision=plain[0],
         plain_sentence_recall=plain[1],
@@ -179,13 +168,11 @@ def score_parses(
         corpus_precision=corpus[0],
         corpus_recall=corpus[1],
         corpus_f1=corpus[2],
-        corpus_f1_interval=corpus_interval,
+        corpus_f1_interval=interval(lambda sample: _rates(*inner_counts[:, sample].sum(axis=1))[2]),
         evalb_precision=evalb[0],
         evalb_recall=evalb[1],
         evalb_f1=evalb[2],
-        label_recall={
-            label: LabelRecall(correct_by_label[label], total) for label, total in sorted(total_by_label.items())
-        },
+        label_recall={label: LabelRecall(sum(found), len(found)) for label, found in sorted(is_found.items())},
         average_depth=float(np.mean(depths)) if depths else 0.0,
         by_length=_scores_by_length(lengths, f1, length_limits),
         f1_of_sentences=f1,
@@ -194,17 +181,12 @@ def score_parses(
 
 def mean_f1_interval(
     scores: Sequence[ParsingScores], *, num_resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
+) -> list[float]:
     """Returns the bootstrap confidence interval of the mean sentence F1 of several models on the same sentences.
 
     Both models and sentences are resampled, so it covers the variation over seeds and sentences. It is too narrow for
     two or three models. For one model it equals the `sentence_f1_interval` of `score_parses` with the same options.
-
-    Raises:
-        ValueError: if there is no model, or the numbers of sentences differ.
     """
-    if len({score.num_sentences for score in scores}) != 1:
-        raise ValueError(f"expected scores of the same sentences, got {[score.num_sentences for score in scores]}")
     f1 = np.stack([score.f1_of_sentences for score in scores])
     generator = np.random.default_rng([seed, len(scores)])
 
@@ -217,14 +199,12 @@ def mean_f1_interval(
 
 
 def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str]) -> None:
-    if tuple(predicted) == tuple(gold) or list(map(_unescaped, predicted)) == list(map(_unescaped, gold)):
-        return
-    if len(predicted) != len(gold):
-        problem = f"{len(predicted)} words in the predicted tree, {len(gold)} in the gold tree"
-    else:
-        position = next(i for i in range(len(gold)) if _unescaped(predicted[i]) != _unescaped(gold[i]))
-        problem = f"word {position} is predicted {predicted[position]!r}, gold {gold[position]!r}"
-    raise ValueError(f"sentence {index}: {problem}; parse the words of the gold trees (`tree.words`)")
+    for position, (word, gold_word) in enumerate(zip_longest(predicted, gold, fillvalue="")):
+        if word != gold_word and _unescaped(word) != _unescaped(gold_word):
+            raise ValueError(
+                f"sentence {index}: word {position} is predicted {word!r}, gold {gold_word!r}, of {len(predicted)} "
+                f"and {len(gold)} words; parse the words of the gold trees (`tree.words`)"
+            )
 
 
 def _unescaped(word: str) -> str:
@@ -243,37 +223,30 @@ def authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -
     return precision, recall, 2 * precision * recall / (precision + recall + AUTHORS_EPSILON)
 
 
-def _plain_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
-    """Returns mean precision, recall and F1 of sentences that all have gold constituents."""
-    sentence_rates = (overlap / np.maximum(predicted, 1), overlap / gold, 2 * overlap / (predicted + gold))
-    return tuple(float(rates.mean()) for rates in sentence_rates)
-
-
-def _rates(overlap: int, predicted: int, gold: int) -> tuple[float, float, float]:
-    """Returns precision, recall and F1 of pooled counts; all are 1 if nothing is gold or predicted."""
-    recall = overlap / gold if gold else 1.0
-    precision = overlap / predicted if predicted else float(gold == 0)
-    return precision, recall, 2 * overlap / (predicted + gold) if predicted + gold else 1.0
+def _rates(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns precision, recall and F1 of counts without an epsilon; all are 1 if nothing is gold or predicted."""
+    precision = np.where(predicted > 0, overlap / np.maximum(predicted, 1), gold == 0)
+    recall = np.where(gold > 0, overlap / np.maximum(gold, 1), 1.0)
+    return precision, recall, np.where(predicted + gold > 0, 2 * overlap / np.maximum(predicted + gold, 1), 1.0)
 
 
 def _bootstrap_interval(
     statistic: Callable[[np.ndarray], float], num_sentences: int, num_resamples: int, confidence: float, seed: int
-) -> tuple[float, float]:
+) -> list[float]:
     """Returns the percentile interval of a statistic of resampled sentence indices."""
     generator = np.random.default_rng(seed)
     values = [statistic(generator.integers(0, num_sentences, num_sentences)) for _ in range(num_resamples)]
     tail = (1 - confidence) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return float(low), float(high)
+    return np.quantile(values, [tail, 1 - tail]).tolist()
 
 
-def _scores_by_length(lengths: np.ndarray, f1: np.ndarray, limits: Sequence[int]) -> tuple[LengthScore, ...]:
+def _scores_by_length(lengths: np.ndarray, f1: np.ndarray, limits: Sequence[int]) -> list[LengthScore]:
     groups = []
     for lower, upper in zip([0, *limits], [*limits, None], strict=True):
         in_group = (lengths > lower) & (lengths <= (np.inf if upper is None else upper))
         if in_group.any():
             groups.append(LengthScore(lower + 1, upper, int(in_group.sum()), float(f1[in_group].mean())))
-    return tuple(groups)
+    return groups
 
 
 def score_baselines(gold: Sequence[GoldTree], seed: int = 0, **options) -> dict[str, ParsingScores]:

@@ -1,23 +1,18 @@
 """Log probabilities of many token sequences; each shared prefix is computed once."""
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
+from ..models.state import check_vocabulary
 from ..utils.evaluation_mode import evaluation_mode
 from ..utils.iteration import progress_bar
-from .stream import check_token_ids
-
-_PADDING = -1
 
 
 def sequence_log_probabilities(
-    model: PreTrainedModel,
-    sequences: Sequence[Sequence[int]],
-    batch_size: int = 1024,
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]], batch_size: int = 1024
 ) -> list[float]:
     """Returns the log probability of each sequence after its first token, under any causal language model.
 
@@ -36,17 +31,11 @@ def sequence_log_probabilities(
         exactly equal scores.
 
     Raises:
-        ValueError: if a sequence is empty or has ids outside the vocabulary, the batch size is less than 1, or the
-            model computes NaN.
+        ValueError: if a sequence has ids outside the vocabulary, or the model computes NaN.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     keys = [tuple(sequence) for sequence in sequences]
-    if () in keys:
-        raise ValueError(f"sequence {keys.index(())} is empty: it needs at least one token")
-    if keys:
-        check_token_ids(torch.tensor([token for key in keys for token in key]), model)
     distinct = sorted(set(keys))
+    check_vocabulary("sequences", torch.tensor([token for key in distinct for token in key]), model.config.vocab_size)
     log_probabilities: dict[tuple[int, ...], float] = {}
     with evaluation_mode(model), progress_bar(total=len(distinct), unit="sentence") as bar:
         for start in range(0, len(distinct), batch_size):
@@ -59,8 +48,7 @@ def sequence_log_probabilities(
 def _score_prefix_tree(model: PreTrainedModel, sequences: list[tuple[int, ...]]) -> list[float]:
     """Scores sorted sequences, by increasing prefix length."""
     lengths = torch.tensor([len(sequence) for sequence in sequences])
-    rows = [torch.tensor(sequence) for sequence in sequences]
-    input_ids = pad_sequence(rows, batch_first=True, padding_value=_PADDING)
+    input_ids = pad_sequence([torch.tensor(sequence) for sequence in sequences], batch_first=True)
     totals = torch.zeros(len(sequences), dtype=torch.float64)
     prefix_of_sequence = torch.zeros(len(sequences), dtype=torch.long)
     output = None
@@ -79,17 +67,14 @@ def _score_prefix_tree(model: PreTrainedModel, sequences: list[tuple[int, ...]])
         indices = prefix.to(logits.device)
         totals[unfinished] += (logits[indices, targets] - logits.logsumexp(dim=-1)[indices]).double().cpu()
         prefix_of_sequence[unfinished] = prefix
-    scores = totals.tolist()
-    if any(math.isnan(score) for score in scores):
+    if totals.isnan().any():
         raise ValueError("a log probability is not a number: the model's weights contain NaN or infinity")
-    return scores
+    return totals.tolist()
 
 
 def _select_past(output, rows: torch.Tensor) -> dict:
     """Selects rows of the state or cache of the last call, as arguments of the next call."""
-    if getattr(output, "state", None) is not None:
-        return {"state": output.state.index_select(rows)}
-    for name in ("cache", "past_key_values"):  # the name since Transformers 5.24, and before
+    for name in ("state", "cache", "past_key_values"):  # of this package, of Transformers since 5.24, and before
         cache = getattr(output, name, None)
         if cache is not None:
             cache.reorder_cache(rows)

@@ -1,6 +1,6 @@
 """Log probabilities of independent sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,18 +10,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..utils.evaluation_mode import evaluation_mode
 from ..utils.iteration import progress_bar
 from ..utils.tokenizer_check import check_tokenizer
-from .stream import StreamScore, check_token_ids, target_log_probabilities
+from .stream import StreamScore, target_log_probabilities
 
 MAX_TOKENS_PER_CALL = 2048
 
 
 class SentenceScore(NamedTuple):
-    """Score of an independent sentence, predicted after an `<eos>`.
-
-    Attributes:
-        tokens: its tokens and the final `<eos>`.
-        log_probabilities: natural log probability of each token, given the previous tokens.
-    """
+    """Tokens of a sentence and its final `<eos>`, and the natural log probability of each after those before it."""
 
     tokens: list[str]
     log_probabilities: list[float]
@@ -76,49 +71,42 @@ def score_encoded(
     eos = tokenizer.eos_token_id
     if eos is None:
         raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
-    framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
-    if framed:
-        check_token_ids(torch.cat(framed), model)
-    results: list[tuple[SentenceScore, list[list[float]]] | None] = [None] * len(framed)
-    order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
-    with progress_bar(total=len(order), unit="sentence", shown=progress) as bar:
+    results = {}
+    order = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
+    with evaluation_mode(model), progress_bar(total=len(order), unit="sentence", shown=progress) as bar:
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
-            rows = _score_batch(model, [framed[index] for index in indices], with_distances)
+            sequences = [torch.tensor([eos, *encoded[index], eos]) for index in indices]
+            rows = _score_batch(model, sequences, with_distances)
             for index, (log_probabilities, distances) in zip(indices, rows, strict=True):
-                tokens = tokenizer.convert_ids_to_tokens(framed[index][1:].tolist())
+                tokens = tokenizer.convert_ids_to_tokens([*encoded[index], eos])
                 results[index] = SentenceScore(tokens, log_probabilities), distances
             bar.update(len(indices))
-    return results
+    return [results[index] for index in range(len(encoded))]
 
 
 def _score_batch(
     model: PreTrainedModel, sequences: list[torch.Tensor], with_distances: bool
-) -> list[tuple[list[float], list[list[float]]]]:
-    """Returns, for each sequence, the log probabilities of all tokens but the first, and distances by layer."""
+) -> Iterator[tuple[list[float], list[list[float]]]]:
+    """Yields, for each sequence, the log probabilities of all tokens but the first, and their distances by layer."""
     padded = pad_sequence(sequences, batch_first=True).to(model.device)
-    lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
-    inputs, targets = padded[:, :-1], padded[:, 1:]
-    mask = (torch.arange(inputs.shape[1], device=model.device) < lengths[:, None]).long()
+    mask = pad_sequence([torch.ones(len(sequence) - 1) for sequence in sequences], batch_first=True).to(model.device)
     options = {"output_distances": True} if with_distances else {}
     pieces, distance_pieces, state = [], [], None
     length = max(1, MAX_TOKENS_PER_CALL // len(sequences))
-    with evaluation_mode(model):
-        for start in range(0, inputs.shape[1], length):
-            piece = slice(start, start + length)
-            output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True, **options)
-            state = output.state
-            pieces.append(target_log_probabilities(output.logits, targets[:, piece]))
-            if with_distances:
-                distance_pieces.append(model.distances_by_layer(output).float())
-    rows = torch.cat(pieces, dim=1)
-    if not rows[mask.bool()].isfinite().all():
+    chunks = (part.split(length, dim=1) for part in (padded[:, :-1], padded[:, 1:], mask))
+    for inputs, targets, chunk_mask in zip(*chunks, strict=True):
+        output = model(inputs, attention_mask=chunk_mask, state=state, use_cache=True, **options)
+        state = output.state
+        pieces.append(target_log_probabilities(output.logits, targets))
+        if with_distances:
+            distance_pieces.append(model.distances_by_layer(output).float())
+    log_probabilities = torch.cat(pieces, dim=1)
+    if not log_probabilities[mask.bool()].isfinite().all():
         raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
     if with_distances:  # without the distance of the first <eos>
         distances = torch.cat(distance_pieces, dim=-1)[..., 1:].transpose(0, 1).tolist()
     else:
-        distances = [[] for _ in sequences]
-    return [
-        (row[:length], [row_of_layer[: length - 1] for row_of_layer in by_layer])
-        for row, by_layer, length in zip(rows.tolist(), distances, lengths.tolist(), strict=True)
-    ]
+        distances = [[]] * len(sequences)
+    for sequence, row, by_layer in zip(sequences, log_probabilities.tolist(), distances, strict=True):
+        yield row[: len(sequence) - 1], [layer[: len(sequence) - 2] for layer in by_layer]

@@ -10,6 +10,10 @@ LANGUAGE_CODE = re.compile("[a-z]{2,3}(-[A-Za-z]{4})?(-([A-Za-z]{2}|[0-9]{3}))?"
 # lines look like several sentences, mostly because of abbreviations.
 MAX_SEVERAL = 0.1
 
+# Lines with text, and text without surrounding white space.
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+_VISIBLE = re.compile(r"(?s)\S(?:.*\S)?")
+
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, int]]]:
     """Returns a function from a text to the `(start, end)` of its sentences, by the rules of the library sentencex.
@@ -20,25 +24,20 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, i
         language: a code such as `"en"`. The fallback for a language without rules is a related language, or English.
 
     Raises:
-        ImportError: if sentencex is not installed.
         ValueError: if the language is no code, such as "German"; sentencex would silently use English.
     """
+    from sentencex import get_sentence_boundaries
+
     if not LANGUAGE_CODE.fullmatch(language):
         raise ValueError(f'language must be a code such as "en" or "de", not {language!r}')
-    try:
-        from sentencex import get_sentence_boundaries
-    except ImportError as error:
-        raise ImportError("splitting texts into sentences needs sentencex: pip install sentencex") from error
 
     def split(text: str) -> list[tuple[int, int]]:
-        offsets, line_start = [], 0
-        for line in text.split("\n"):
-            for boundary in get_sentence_boundaries(language, line) if line.strip() else ():
-                sentence = line[boundary["start_index"] : boundary["end_index"]]
-                start = line_start + boundary["start_index"] + len(sentence) - len(sentence.lstrip())
-                if sentence.strip():
-                    offsets.append((start, start + len(sentence.strip())))
-            line_start += len(line) + 1
+        offsets = []
+        for line in _LINE.finditer(text):
+            for boundary in get_sentence_boundaries(language, line.group()):
+                start, end = (line.start() + boundary[f"{side}_index"] for side in ("start", "end"))
+                if sentence := _VISIBLE.search(text, start, end):
+                    offsets.append(sentence.span())
         return offsets
 
     return split

@@ -8,15 +8,14 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from .sources import read_source
-from .word_splitting import SIGNS, word_splitter
+from .word_splitting import word_normalizer, word_pre_tokenizer
 
 # Prefix of each subword that does not begin a word.
 _CONTINUES = "##"
@@ -84,38 +83,35 @@ def build_word_tokenizer(
     """
     if (source is None) == (vocabulary is None):
         raise ValueError("give either a source to take the vocabulary from, or the vocabulary itself")
-    special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
-    rule = partial(
-        word_splitter,
-        split,
-        lowercase=lowercase,
-        digits_to_n=digits_to_n,
-        drop_punctuation=drop_punctuation,
-        special_tokens=special_tokens,
-    )
-    backend = rule()
+    special_tokens = list(dict.fromkeys(token for token in (eos_token, unk_token, pad_token) if token is not None))
+    if vocab_size is not None and vocab_size <= len(special_tokens):
+        raise ValueError(
+            f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
+            f"({' '.join(special_tokens)}), to leave room for words"
+        )
+    backend = Tokenizer(models.WordLevel())
+    backend.normalizer = word_normalizer(split, lowercase, digits_to_n, drop_punctuation)
+    backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
     if split == "characters":
         backend.decoder = decoders.Fuse()
-
     if vocabulary is not None:
         words = _ordered_words(vocabulary)
-        words += [token for token in special_tokens if token not in set(words)]
-        if vocab_size is not None and len(words) > vocab_size:
-            raise ValueError(f"the vocabulary has {len(words)} words, which is more than vocab_size={vocab_size}")
+        words += [token for token in special_tokens if token not in words]
     else:
         words = special_tokens + _words_by_count(backend, read_source(source, text_column), special_tokens, min_count)
         if len(words) == len(special_tokens):
             raise ValueError(f"the source has no word that occurs {min_count} times or more: is the text empty?")
         words = words[:vocab_size]
-    backend.pre_tokenizer = rule(signs=_known_signs(words)).pre_tokenizer
+    backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens, words)
     backend.model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=unk_token)
-    backend.add_special_tokens(special_tokens)
-    return _wrapped(
-        backend,
-        eos_token,
-        unk_token,
-        pad_token,
-        padding_side,
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=eos_token,
+        eos_token=eos_token,
+        unk_token=unk_token,
+        pad_token=pad_token,
+        clean_up_tokenization_spaces=False,
+        padding_side=padding_side,
         model_input_names=["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])],
     )
 
@@ -126,15 +122,10 @@ def build_subword_tokenizer(
     parts: str = "bpe",
     vocab_size: int = 8000,
     min_count: int = 2,
-    lowercase: bool = False,
-    digits_to_n: bool = False,
-    drop_punctuation: bool = False,
     split: str = "whitespace",
+    drop_punctuation: bool = False,
     text_column: str = "text",
-    eos_token: str = "<eos>",
-    unk_token: str = "<unk>",
-    pad_token: str | None = "<pad>",
-    padding_side: str = "right",
+    **options: Any,
 ) -> PreTrainedTokenizerFast:
     """Builds a subword tokenizer, so that few words are out of vocabulary.
 
@@ -143,14 +134,15 @@ def build_subword_tokenizer(
     with a character that is not in the vocabulary have the unknown token. The same text always gives the same ids.
 
     Args:
-        source, lowercase, digits_to_n, drop_punctuation, text_column, eos_token, unk_token, pad_token, padding_side:
-            See `build_word_tokenizer`.
+        source, drop_punctuation, text_column: See `build_word_tokenizer`.
         parts: "bpe": byte-pair encoding over characters (Sennrich et al., 2016), with merges until there are
             `vocab_size` ids. "characters": each character of a word is a subword.
         vocab_size: The maximum number of ids, special tokens included. Single characters come first, by decreasing
             count; a character has separate ids at the beginning of words and within them.
         min_count: The minimum count of a pair of subwords to be merged.
         split: "whitespace" or "treebank".
+        options: `lowercase`, `digits_to_n`, `eos_token`, `unk_token`, `pad_token`, `token_type_ids` and `padding_side`
+            of `build_word_tokenizer`.
 
     Returns:
         The tokenizer. `decode` joins the subwords of words.
@@ -163,60 +155,28 @@ def build_subword_tokenizer(
         raise ValueError(f"unknown parts {parts!r}; choose 'bpe' or 'characters'")
     if split == "characters":
         raise ValueError("words that are characters have no subwords; choose another split, or build_word_tokenizer")
-    special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
-    rule = partial(
-        word_splitter,
-        split,
-        lowercase=lowercase,
-        digits_to_n=digits_to_n,
-        drop_punctuation=drop_punctuation,
-        special_tokens=special_tokens,
-    )
-    backend = rule()
+    options |= {"split": split, "drop_punctuation": drop_punctuation, "vocab_size": vocab_size}
+    tokenizer = build_word_tokenizer(vocabulary=[], **options)  # only the special tokens
+    backend, special_tokens = tokenizer.backend_tokenizer, tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
     word_counts = _word_counts(backend, _without(special_tokens, read_source(source, text_column)))
     if not word_counts:
         raise ValueError("the source has no word: is the text empty?")
-    backend.model = _subword_model(word_counts, special_tokens, unk_token, vocab_size, min_count, parts == "bpe")
-    backend.pre_tokenizer = rule(signs=_known_signs(backend.get_vocab())).pre_tokenizer
+
+    counts = Counter()
+    for word, count in word_counts.items():
+        for character in _characters(word):
+            counts[character] += count
+    characters = sorted(counts, key=lambda character: (-counts[character], character))
+    characters = characters[: vocab_size - len(special_tokens)]
+    subwords = [*special_tokens, *characters]
+    merges = _merges(word_counts, characters, vocab_size - len(subwords), min_count) if parts == "bpe" else []
+    subwords += [first + second.removeprefix(_CONTINUES) for first, second in merges]
+    ids = {subword: index for index, subword in enumerate(dict.fromkeys(subwords))}
+    backend.model = models.BPE(ids, merges, unk_token=tokenizer.unk_token, continuing_subword_prefix=_CONTINUES)
+    backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens, ids)
     backend.decoder = decoders.WordPiece(prefix=_CONTINUES, cleanup=False)
-    backend.add_special_tokens(special_tokens)
-    return _wrapped(backend, eos_token, unk_token, pad_token, padding_side)
-
-
-def _special_tokens(
-    eos_token: str, unk_token: str, pad_token: str | None, vocab_size: int | None, min_count: int
-) -> list[str]:
-    special_tokens = list(dict.fromkeys(token for token in (eos_token, unk_token, pad_token) if token is not None))
-    if eos_token == unk_token or not all(special_tokens):
-        raise ValueError(f"the special tokens must be non-empty and eos and unk distinct; got {special_tokens}")
-    if min_count < 1:
-        raise ValueError(f"min_count must be at least 1, got {min_count}")
-    if vocab_size is not None and vocab_size <= len(special_tokens):
-        raise ValueError(
-            f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
-            f"({' '.join(special_tokens)}), to leave room for words"
-        )
-    return special_tokens
-
-
-def _known_signs(words: Collection[str]) -> list[str]:
-    """Returns the signs that are in the vocabulary; the others count as punctuation."""
-    return [sign for sign in SIGNS if sign in words]
-
-
-def _wrapped(
-    backend: Tokenizer, eos_token: str, unk_token: str, pad_token: str | None, padding_side: str, **options: Any
-) -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=eos_token,
-        eos_token=eos_token,
-        unk_token=unk_token,
-        pad_token=pad_token,
-        clean_up_tokenization_spaces=False,
-        padding_side=padding_side,
-        **({"model_input_names": ["input_ids", "attention_mask"]} | options),
-    )
+    return tokenizer
 
 
 def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[str]:
@@ -241,31 +201,6 @@ def _word_counts(splitter: Tokenizer, texts: Iterable[str]) -> Counter[str]:
         written = text if splitter.normalizer is None else splitter.normalizer.normalize_str(text)
         counts.update(word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(written))
     return counts
-
-
-def _subword_model(
-    word_counts: Mapping[str, int],
-    special_tokens: Sequence[str],
-    unk_token: str,
-    vocab_size: int,
-    min_count: int,
-    merged: bool,
-) -> models.BPE:
-    counts = Counter()
-    for word, count in word_counts.items():
-        for character in _characters(word):
-            counts[character] += count
-    characters = sorted(counts, key=lambda character: (-counts[character], character))
-    characters = characters[: vocab_size - len(special_tokens)]
-    parts = [*special_tokens, *characters]
-    merges = _merges(word_counts, characters, vocab_size - len(parts), min_count) if merged else []
-    parts = dict.fromkeys(parts + [first + second.removeprefix(_CONTINUES) for first, second in merges])
-    return models.BPE(
-        {part: index for index, part in enumerate(parts)},
-        merges,
-        unk_token=unk_token,
-        continuing_subword_prefix=_CONTINUES,
-    )
 
 
 def _merges(
@@ -298,13 +233,8 @@ def _characters(word: str) -> list[str]:
 
 
 def _ordered_words(vocabulary: Sequence[str] | Mapping[str, int]) -> list[str]:
-    if isinstance(vocabulary, Mapping):
-        words = sorted(vocabulary, key=vocabulary.get)
-        if [vocabulary[word] for word in words] != list(range(len(words))):
-            raise ValueError(f"the ids of a vocabulary of {len(words)} words must be 0 to {len(words) - 1}, each once")
-    else:
-        words = list(vocabulary)
-        if len(set(words)) < len(words):
-            duplicate = next(word for index, word in enumerate(words) if word in words[:index])
-            raise ValueError(f"the vocabulary has the word {duplicate!r} more than once")
+    ids = vocabulary if isinstance(vocabulary, Mapping) else {word: index for index, word in enumerate(vocabulary)}
+    words = sorted(ids, key=ids.get)
+    if [ids[word] for word in words] != list(range(len(vocabulary))):
+        raise ValueError(f"a vocabulary must have every word once, with the ids 0 to {len(vocabulary) - 1}")
     return words

@@ -10,12 +10,7 @@ BATCH_SIZE = 10_000
 
 
 class SentenceTokens(NamedTuple):
-    """A tokenized sentence.
-
-    Attributes:
-        ids: the token ids.
-        units: the token ids, with the text in place of each unknown token.
-    """
+    """The token ids of a sentence, and as `units` the same with the text in place of each unknown token."""
 
     ids: tuple[int, ...]
     units: tuple[int | str, ...]

@@ -30,10 +30,6 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
     without tokens (an empty string, a stripped control character) gets the unknown token, or a copy of the adjacent
     token if the tokenizer has no unknown token.
 
-    Args:
-        tokenizer: Any tokenizer of Transformers.
-        words: The words, in order.
-
     Returns:
         The token ids, and for each token the index of its word. The indices never decrease and include every word.
 
@@ -43,9 +39,14 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
     words = list(words)
     if is_word_level(tokenizer) and type(tokenizer.backend_tokenizer.decoder).__name__ != "Fuse":  # not characters
         return _look_up(tokenizer, words), list(range(len(words)))
-    encode = _encode_by_offsets if tokenizer.is_fast else _encode_word_by_word
-    input_ids, word_indices = encode(tokenizer, words) if words else ([], [])
-    return _with_every_word(tokenizer, input_ids, word_indices, len(words))
+    if tokenizer.is_fast:
+        starts = accumulate((len(word) + 1 for word in words), initial=0)
+        ends = [start + len(word.rstrip()) if word.strip() else 0 for start, word in zip(starts, words, strict=False)]
+        tokens_of_words = _tokens_of_words(tokenizer, " ".join(words), list(accumulate(ends, max)))
+    else:
+        texts = [f" {word}" if index > 0 else word for index, word in enumerate(words)]
+        tokens_of_words = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    return _with_every_word(tokenizer, tokens_of_words)
 
 
 def encode_sentence(
@@ -55,10 +56,6 @@ def encode_sentence(
 
     A tokenizer of `build_word_tokenizer` or `build_subword_tokenizer` defines words by its own rule, which may split
     off punctuation, clitics or characters, or drop punctuation. With any other tokenizer, white space separates words.
-
-    Args:
-        tokenizer: Any tokenizer of Transformers.
-        text: The sentence.
 
     Returns:
         The words as substrings of `text`, the token ids, the word index of each token, and the `(start, end)` of each
@@ -71,15 +68,8 @@ def encode_sentence(
     words = [text[start:end] for start, end in offsets]
     if not has_word_rule(tokenizer):
         return words, *encode_words(tokenizer, words), offsets
-    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ends = [end for _, end in offsets]
-    tokens = [
-        (token, min(bisect_right(ends, start), len(words) - 1))
-        for token, (start, _) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True)
-        if words
-    ]
-    input_ids, word_indices = [token for token, _ in tokens], [word for _, word in tokens]
-    return words, *_with_every_word(tokenizer, input_ids, word_indices, len(words)), offsets
+    tokens_of_words = _tokens_of_words(tokenizer, text, [end for _, end in offsets])
+    return words, *_with_every_word(tokenizer, tokens_of_words), offsets
 
 
 def word_offsets(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int, int]]:
@@ -108,11 +98,7 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
 
     Marks are all visible characters between words. Repeated characters (`...`, `--`) are one mark, and so are adjacent
     symbols such as the parts of an emoji. Brackets and directed quotation marks (`“`, `»`) are separate, as each has a
-    partner.
-
-    Args:
-        text: the text.
-        offsets: the offsets of its words.
+    partner. `offsets` are those of the words.
     """
 
     def kind(found: re.Match[str]) -> str:
@@ -137,18 +123,13 @@ def words_after_marks(text: str, offsets: Sequence[tuple[int, int]]) -> list[boo
 
 
 def unknown_words(
-    tokenizer: PreTrainedTokenizerBase | None, input_ids: Sequence[int], word_indices: Sequence[int]
+    tokenizer: PreTrainedTokenizerBase, input_ids: Sequence[int], word_indices: Sequence[int]
 ) -> list[bool]:
     """Returns for each word whether one of its tokens is the unknown token."""
     unknown = [False] * (word_indices[-1] + 1 if word_indices else 0)
     for token, word in zip(input_ids, word_indices, strict=True):
-        unknown[word] |= token == getattr(tokenizer, "unk_token_id", None)
+        unknown[word] |= token == tokenizer.unk_token_id
     return unknown
-
-
-def tokenizer_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
-    """Returns the words of a text as substrings, see `encode_sentence`."""
-    return [text[start:end] for start, end in word_offsets(tokenizer, text)]
 
 
 def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -182,49 +163,32 @@ def _pieces(backend: Tokenizer, text: str) -> list[str]:
     return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def _encode_by_offsets(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:
-    text = " ".join(words)
-    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-
-    word_of_character = [index for index, word in enumerate(words) for _ in range(len(word) + 1)]
-    following_word = len(words) - 1
-    for position in reversed(range(len(text))):
-        if text[position].isspace():
-            word_of_character[position] = following_word
-        following_word = word_of_character[position]
-
-    word_indices = [word_of_character[start] for start, _ in encoding["offset_mapping"]]
-    return encoding["input_ids"], list(accumulate(word_indices, max))
-
-
-def _encode_word_by_word(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:
-    input_ids, word_indices = [], []
-    for index, word in enumerate(words):
-        word_ids = tokenizer.encode(f" {word}" if index > 0 else word, add_special_tokens=False)
-        input_ids += word_ids
-        word_indices += [index] * len(word_ids)
-    return input_ids, word_indices
+def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, text: str, ends: Sequence[int]) -> list[list[int]]:
+    """Encodes a text. A token belongs to the first of the words, given by their ends, that ends after its start."""
+    tokens_of_words: list[list[int]] = [[] for _ in ends]
+    if ends:
+        encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        word = 0
+        for token, (start, _) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+            word = max(word, bisect_right(ends, start, hi=len(ends) - 1))
+            tokens_of_words[word].append(token)
+    return tokens_of_words
 
 
 def _with_every_word(
-    tokenizer: PreTrainedTokenizerBase, input_ids: list[int], word_indices: list[int], num_words: int
+    tokenizer: PreTrainedTokenizerBase, tokens_of_words: list[list[int]]
 ) -> tuple[list[int], list[int]]:
-    """Adds the unknown token for words without tokens; without one, a copy of the token before (or after) them."""
-    without_token = set(range(num_words)).difference(word_indices)
-    if not without_token:
-        return input_ids, word_indices
+    """Returns all token ids and their words. A word without tokens gets the unknown token or an adjacent one."""
     unknown = tokenizer.unk_token_id
-    previous = input_ids[0] if input_ids else tokenizer.eos_token_id
-    if unknown is None and previous is None:
-        raise ValueError(
-            "the tokenizer has no token for any word of the sentence, and neither an unknown nor an end token to use "
-            "instead; set tokenizer.unk_token"
-        )
-    tokens = [*zip(word_indices, input_ids, strict=True), *((index, None) for index in without_token)]
-    complete_ids, indices = [], []
-    for index, token in sorted(tokens, key=lambda token: token[0]):
-        if token is None:
-            token = previous if unknown is None else unknown
-        complete_ids.append(previous := token)
-        indices.append(index)
-    return complete_ids, indices
+    previous = next((tokens[0] for tokens in tokens_of_words if tokens), tokenizer.eos_token_id)
+    for tokens in tokens_of_words:
+        if not tokens:
+            if unknown is None and previous is None:
+                raise ValueError(
+                    "the tokenizer has no token for any word of the sentence, and neither an unknown nor an end token "
+                    "to use instead; set tokenizer.unk_token"
+                )
+            tokens.append(previous if unknown is None else unknown)
+        previous = tokens[-1]
+    indices = [word for word, tokens in enumerate(tokens_of_words) for _ in tokens]
+    return [token for tokens in tokens_of_words for token in tokens], indices

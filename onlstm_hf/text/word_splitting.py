@@ -7,7 +7,7 @@ flags, no `\\b`, `\\d` and `\\X`, and no possessive or atomic groups.
 
 from collections.abc import Collection
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 # A number as a whole word, in the forms that the Penn Treebank text for language modelling replaces by N: 61, 9.8,
 # 1,000, 1\/2, 1986-87, 3:15. Other words with digits (1990s, 30-year, 13th) are unchanged there.
@@ -82,11 +82,7 @@ _AT_ENDS_OF_WORDS = (
 # Typed characters and their normal forms.
 _TYPED = [
     # Soft hyphens, zero-width spaces, direction marks, and joiners between Latin letters.
-    (
-        r"[\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF]"
-        r"|(?<=[a-zA-Z])[\u200C\u200D](?=[a-zA-Z])",
-        "",
-    ),
+    (r"[\u00AD\u200B\u200E\u200F\u202A-\u202E\u2060\u2066-\u2069\uFEFF]|(?<=[a-zA-Z])[\u200C\u200D](?=[a-zA-Z])", ""),
     (r"[‘’ʼ]|(?<=\p{L})[´`′](?=\p{L})", "'"),
     (r"[‐‑]", "-"),
     (r"(?<=\p{Nd})–(?=\p{Nd})", "-"),
@@ -114,40 +110,24 @@ _NUMBER_RULES = {
 _NUMBER_RULES["characters"] = _NUMBER_RULES["whitespace"]
 
 
-def word_splitter(
-    split: str = "whitespace",
-    *,
-    lowercase: bool = False,
-    digits_to_n: bool = False,
-    drop_punctuation: bool = False,
-    special_tokens: Collection[str] = (),
-    signs: Collection[str] = tuple(SIGNS),
-) -> Tokenizer:
-    """Returns a tokenizer without a vocabulary that splits a text into words and normalises them.
+def word_pre_tokenizer(
+    split: str, drop_punctuation: bool, special_tokens: Collection[str], vocabulary: Collection[str] = SIGNS
+) -> pre_tokenizers.PreTokenizer:
+    """Returns the rule that splits a text into words.
 
     Args:
-        split, lowercase, digits_to_n, drop_punctuation: see `build_word_tokenizer`.
+        split, drop_punctuation: see `build_word_tokenizer`.
         special_tokens: words that are never split.
-        signs: keys of `SIGNS` that are words for `"treebank"`, also with `drop_punctuation`.
+        vocabulary: the `SIGNS` in it are words for `"treebank"`, also with `drop_punctuation`; by default all.
 
     Raises:
         ValueError: for an unknown `split`.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(map(repr, SPLITS))}")
-    splitter = Tokenizer(models.WordLevel())
-    splitter.pre_tokenizer = _pre_tokenizer(split, drop_punctuation, special_tokens, signs)
-    steps = _normalizers(split, lowercase, digits_to_n, drop_punctuation)
-    splitter.normalizer = normalizers.Sequence(steps) if steps else None
-    return splitter
-
-
-def _pre_tokenizer(
-    split: str, drop_punctuation: bool, special_tokens: Collection[str], signs: Collection[str]
-) -> pre_tokenizers.PreTokenizer:
     if split == "treebank":
-        words = [*map(_literally, special_tokens), *_WORDS, *(SIGNS[sign] for sign in signs)]
-        words += () if drop_punctuation else _MARKS
+        signs = [pattern for sign, pattern in SIGNS.items() if sign in vocabulary]
+        words = [*map(_literally, special_tokens), *_WORDS, *signs, *(() if drop_punctuation else _MARKS)]
         return pre_tokenizers.Split(Regex("|".join(words)), behavior="removed", invert=True)
     if split == "characters":
         splitter = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
@@ -160,9 +140,10 @@ def _literally(text: str) -> str:
     return "".join(f"\\{character}" if character in r"\^$.*+?()[]{}|/" else character for character in text)
 
 
-def _normalizers(
+def word_normalizer(
     split: str, lowercase: bool, digits_to_n: bool, drop_punctuation: bool
-) -> list[normalizers.Normalizer]:
+) -> normalizers.Normalizer | None:
+    """Returns the rule that normalises a text before it is split, see `build_word_tokenizer`; `None` for no change."""
     rules = []
     if split == "treebank":
         rules += _TYPED
@@ -178,4 +159,4 @@ def _normalizers(
         steps.append(normalizers.Lowercase())
     if digits_to_n:
         steps += [normalizers.Replace(Regex(pattern), replacement) for pattern, replacement in _NUMBER_RULES[split]]
-    return steps
+    return normalizers.Sequence(steps) if steps else None

@@ -286,7 +286,7 @@ def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_fo
     metric = evaluate.load("eval/logical_inference")
     metric.add_batch(predictions=["<", "#"], references=["<", "v"], num_operators=[0, 12])
     metric.add(prediction="=", reference="=", num_operators=12)
-    assert metric.compute() == score_logic(["<", "#", "="], ["<", "v", "="], [0, 12, 12]).to_dict()
+    assert metric.compute() == score_logic(["<", "#", "="], ["<", "v", "="], [0, 12, 12])
     with pytest.raises(ValueError, match="prediction 0 must be one of"):
         metric.compute(predictions=["~"], references=["<"], num_operators=[1])
 

@@ -32,7 +32,7 @@ def save_logic_run(folder: Path, name: str) -> dict:
     results = {
         "task": "logical inference",
         "parameters": model.num_parameters(),
-        "test": score_logic(list("<##=#"), list("<#v=|"), [1, 1, 2, 7, 12]).to_dict(),
+        "test": score_logic(list("<##=#"), list("<#v=|"), [1, 1, 2, 7, 12]),
         "validation_accuracy": 0.974,
         "best_epoch": 45,
         "epochs": 50,

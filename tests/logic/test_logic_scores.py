@@ -25,40 +25,34 @@ def share(columns, keep):
 
 def test_accuracies_of_all_groups(columns):
     scores = score_logic(*columns)
-    assert scores.num_pairs == 400
-    assert scores.accuracy == pytest.approx(share(columns, lambda gold, number: True))
-    assert list(scores.by_operators) == list(range(13))
-    for wanted, group in scores.by_operators.items():
-        assert group.accuracy == pytest.approx(share(columns, lambda gold, number, wanted=wanted: number == wanted))
+    assert json.loads(json.dumps(scores)) == scores
+    assert scores["num_pairs"] == 400
+    assert scores["accuracy"] == pytest.approx(share(columns, lambda gold, number: True))
+    assert list(scores["by_operators"]) == list(map(str, range(13)))
+    for wanted, group in scores["by_operators"].items():
+        assert group["accuracy"] == pytest.approx(
+            share(columns, lambda _, number, wanted=wanted: str(number) == wanted)
+        )
     by_relation = [share(columns, lambda gold, number, wanted=wanted: gold == wanted) for wanted in RELATIONS[:6]]
-    assert [group.accuracy for group in scores.by_relation.values()] == pytest.approx(by_relation)
-    assert scores.macro_accuracy == pytest.approx(sum(by_relation) / 6)
+    assert [group["accuracy"] for group in scores["by_relation"].values()] == pytest.approx(by_relation)
+    assert scores["macro_accuracy"] == pytest.approx(sum(by_relation) / 6)
 
 
 def test_confusion_counts_the_pairs(columns):
     predictions, references, _ = columns
-    scores = score_logic(*columns)
-    for gold in RELATIONS:
-        for predicted in RELATIONS:
-            count = sum(pair == (gold, predicted) for pair in zip(references, predictions, strict=True))
-            assert scores.confusion[gold][predicted] == count
-
-
-def test_scores_survive_json(columns):
-    content = score_logic(*columns).to_dict()
-    assert json.loads(json.dumps(content)) == content
+    pairs = list(zip(references, predictions, strict=True))
+    confusion = score_logic(*columns)["confusion"]
+    assert confusion == {gold: {value: pairs.count((gold, value)) for value in RELATIONS} for gold in RELATIONS}
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         (([], [], []), "there are no pairs"),
-        ((["<"], ["<", ">"], [1, 1]), "not 1, 2 and 2"),
-        ((["<"], [">"], []), "not 1, 1 and 0"),
+        ((["<"], ["<", ">"], [1, 1]), "zip"),
+        ((["<"], [">"], []), "zip"),
         ((["<", "?"], ["<", ">"], [1, 1]), r"prediction 1 must be one of .*, not '\?'"),
         ((["<"], [5], [1]), "reference 0 must be one of .*, not 5"),
-        ((["<"], ["<"], [-1]), "number of operators 0 must be an integer from 0 on, not -1"),
-        ((["<"], ["<"], [1.5]), "number of operators 0 must be an integer"),
     ],
 )
 def test_invalid_columns_are_refused(columns, message):

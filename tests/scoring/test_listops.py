@@ -11,17 +11,12 @@ EXPRESSIONS = list(map(read_expression, ["7", "[MAX 2 9 ]", "[MIN [MAX 1 5 ] 3 0
 
 def test_accuracy_by_depth_and_length():
     scores = score_listops(["7", "9", "3", "1"], EXPRESSIONS)
-    assert scores.accuracy == 0.5
-    by_depth = {depth: (group.correct, group.total) for depth, group in scores.by_depth.items()}
-    by_length = {length: (group.correct, group.total) for length, group in scores.by_length.items()}
-    assert by_depth == {0: (1, 1), 1: (1, 2), 2: (0, 1)} and by_length == {"1-10": (2, 3), "11-20": (0, 1)}
-    assert json.loads(json.dumps(scores.to_dict()))["by_depth"]["1"]["accuracy"] == 0.5
-
-
-@pytest.mark.parametrize("predictions", [[], ["1"], ["1", "2", "3", "x"]])
-def test_invalid_predictions_are_refused(predictions):
-    with pytest.raises(ValueError, match="prediction"):
-        score_listops(predictions, EXPRESSIONS)
+    assert json.loads(json.dumps(scores)) == scores
+    assert (scores["accuracy"], scores["num_expressions"]) == (0.5, 4)
+    by_depth = {depth: (group["correct"], group["total"]) for depth, group in scores["by_depth"].items()}
+    by_length = {length: (group["correct"], group["total"]) for length, group in scores["by_length"].items()}
+    assert by_depth == {"0": (1, 1), "1": (1, 2), "2": (0, 1)} and by_length == {"1-10": (2, 3), "11-20": (0, 1)}
+    assert scores["by_depth"]["1"]["accuracy"] == 0.5
 
 
 def test_scores_of_gold_trees_and_baselines():

@@ -110,10 +110,10 @@ def test_interval_of_several_models_covers_models_and_sentences():
     rest = f1 - of_models[:, None] - of_sentences + f1.mean()
     variance = of_models.var() / len(predicted) + of_sentences.var() / len(gold) + rest.var() / f1.size
     margin = 1.96 * math.sqrt(variance)
-    low, high = mean_f1_interval(scores, seed=1)
+    low, high = interval = mean_f1_interval(scores, seed=1)
     assert (low, high) == pytest.approx((f1.mean() - margin, f1.mean() + margin), abs=0.2 * margin)
     assert margin > 1.25 * 1.96 * math.sqrt(of_sentences.var() / len(gold)), "models must matter"
-    assert (low, high) == mean_f1_interval(scores, seed=1) != mean_f1_interval(scores, seed=2)
+    assert interval == mean_f1_interval(scores, seed=1) != mean_f1_interval(scores, seed=2)
     inner = mean_f1_interval(scores, seed=1, confidence=0.5)
     assert low < inner[0] < inner[1] < high
 
@@ -156,9 +156,9 @@ def test_dictionary_is_json_ready_and_complete():
     ("predicted", "gold", "message"),
     [
         ([], [], "nothing to score"),
-        ([GOLD], [GOLD, GOLD], "expected one predicted tree per gold tree, got 1 for 2"),
+        ([GOLD], [GOLD, GOLD], "not one predicted tree per gold tree: got 1 for 2"),
         ([GOLD, GOLD], [GOLD, "(S (X a))"], "gold tree 1 is a str; read it with GoldTree.from_bracket"),
-        ([["the", "cat"]], [GOLD], "sentence 0: 2 words in the predicted tree, 6 in the gold tree"),
+        ([["the", "old"]], [GOLD], "sentence 0: word 2 is predicted '', gold 'cat', of 2 and 6 words"),
         ([GOLD, list("abc")], [GOLD, GoldTree(tuple("abd"), ())], "sentence 1: word 2 is predicted 'c', gold 'd'"),
     ],
 )
@@ -168,14 +168,12 @@ def test_trees_that_do_not_match_are_refused(predicted, gold, message):
 
 
 def test_bad_options_are_refused():
-    with pytest.raises(ValueError, match="length_limits must increase"):
-        score_parses([GOLD], [GOLD], length_limits=(10, 5))
     with pytest.raises(ValueError, match="range"):
         score_parses([GOLD], [GOLD], confidence=95)
     with pytest.raises(ValueError, match="unknown baseline 'best'.*'balanced'"):
         baseline_trees("best", [GOLD])
     for wrong in ([], [score_parses([tree] * n, [tree] * n) for n, tree in ((1, GOLD), (2, GOLD))]):
-        with pytest.raises(ValueError, match="expected scores of the same sentences"):
+        with pytest.raises(ValueError, match="array"):
             mean_f1_interval(wrong)
 
 

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, pipeline
 from onlstm_hf import InducedTree, build_word_tokenizer
 from onlstm_hf.cli.main import main
 from onlstm_hf.parsing.sentences import read_text
-from onlstm_hf.text.word_alignment import encode_sentence, encode_words, mark_offsets, tokenizer_words
+from onlstm_hf.text.word_alignment import encode_sentence, encode_words, mark_offsets
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.checkpoints import PACKED_MODEL, RELEASED_MODEL, load_checkpoint
 from tests.conftest import PROJECT_ROOT
@@ -201,7 +201,7 @@ def test_text_without_spaces_gets_a_warning(text, monkeypatch):
 def test_special_and_added_tokens_do_not_split_words():
     tokenizer = build_word_tokenizer(["a b sat newwordly"])
     tokenizer.add_tokens(["newword"])
-    assert tokenizer_words(tokenizer, "a <unk>b sat newwordly") == ["a", "<unk>b", "sat", "newwordly"]
-    _, ids, word_of_token, _ = encode_sentence(tokenizer, "a <unk>b sat newwordly")
+    words, ids, word_of_token, _ = encode_sentence(tokenizer, "a <unk>b sat newwordly")
+    assert words == ["a", "<unk>b", "sat", "newwordly"]
     assert sorted(set(word_of_token)) == [0, 1, 2, 3]
     assert len(ids) == len(word_of_token)

@@ -7,7 +7,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import ByT5Tokenizer, CanineTokenizer, PreTrainedTokenizerFast
 
 from onlstm_hf.text.tokenization import build_subword_tokenizer, build_word_tokenizer
-from onlstm_hf.text.word_alignment import encode_sentence, encode_words, is_word_level, tokenizer_words
+from onlstm_hf.text.word_alignment import encode_sentence, encode_words, is_word_level
 
 CORPUS = [
     "the cat sat on the mat and the dog barked",
@@ -171,7 +171,7 @@ def test_words_are_the_tokens_of_a_word_level_tokenizer():
 def test_punctuation_dropped_by_a_subword_tokenizer_is_no_word():
     tokenizer = build_subword_tokenizer(["The cat saw the dog"] * 9, drop_punctuation=True)
     words, ids, word_indices, offsets = encode_sentence(tokenizer, "The cat , « saw » the dog .")
-    assert words == ["The", "cat", "saw", "the", "dog"] == tokenizer_words(tokenizer, "The cat , « saw » the dog .")
+    assert words == ["The", "cat", "saw", "the", "dog"]
     assert offsets == [(0, 3), (4, 7), (12, 15), (18, 21), (22, 25)]
     assert ids == tokenizer.encode("The cat , « saw » the dog .", add_special_tokens=False)
     assert sorted(set(word_indices)) == [0, 1, 2, 3, 4]

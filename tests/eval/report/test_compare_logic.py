@@ -16,7 +16,7 @@ def results(tmp_path):
         content = {
             "task": "logical inference",
             "name": name,
-            "test": score_logic(predictions, ["<", "#", "=", "#"], [1, 1, 7, 12]).to_dict(),
+            "test": score_logic(predictions, ["<", "#", "=", "#"], [1, 1, 7, 12]),
             "validation_accuracy": 0.5,
             "parameters": 1234,
             "epochs": 3,
