@@ -163,7 +163,6 @@ def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_p
         ({1: torch.ones(1)}, "tensors have invalid names"),
         ({"\x1b[31m": torch.ones(1)}, "tensors have invalid names"),
         ({"": torch.ones(1)}, "tensors have invalid names"),
-        ({"encoder.weight": torch.ones(2, 2, dtype=torch.int64)}, "floating-point"),
         ({}, "neither an ON-LSTM nor a PRPN of the authors' code: nothing"),
         ({"bert.weight": torch.ones(2)}, "neither an ON-LSTM nor a PRPN of the authors' code: bert.weight"),
         ({"rnn.cells.0.ih.0.weight": torch.ones(2)}, "missing"),
