@@ -245,7 +245,7 @@ def cut_the_weights(folder):
         (remove("README.md"), "neither results.json"),
         (write("README.md", "# no metadata\n"), "name no license"),
         (write("README.md", "---\n: [\n---\n"), "not valid"),
-        (write("results.json", "{"), "results.json are not valid JSON"),
+        (write("results.json", "{"), "no card can be written from the results .*results.json: "),
         (write("results.json", "{}"), "these results lack 'data'"),
     ],
 )

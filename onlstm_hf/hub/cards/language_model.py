@@ -83,8 +83,6 @@ def _parsing_section(config: PreTrainedConfig, results: dict, treebank: SimpleNa
     """Returns the template values of the card's parsing section."""
     if "parsing" not in results:
         return {"parsing": None}
-    if treebank is None:
-        raise KeyError("treebank")
     parsing = results["parsing"]
     scores = parsing["all"][main_row(config)]
     recall, of_right_branching = (rows["label_recall"] for rows in (scores, parsing["all"]["right branching"]))

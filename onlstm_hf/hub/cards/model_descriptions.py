@@ -1,6 +1,5 @@
 """Model card texts for each model type, from `model_descriptions.yaml`."""
 
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -35,13 +34,8 @@ def describe_classifier(config: PreTrainedConfig) -> dict:
     return _rendered(_texts("classifiers", config), config=config)
 
 
-@cache
-def _content() -> dict:
-    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-
-
 def _texts(kind: str, config: PreTrainedConfig) -> dict:
-    texts = _content()[kind]
+    texts = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))[kind]
     if config.model_type not in texts:
         raise ValueError(
             f'there is no card for {kind} of type "{config.model_type}", only for {", ".join(texts)}: '

@@ -8,9 +8,8 @@ from statistics import mean, stdev
 import yaml
 
 
-@cache
 def published_figures(task: str) -> list[dict]:
-    """Returns the published figures of a task in the order of the file; do not modify the cached result.
+    """Returns the published figures of a task in the order of the file.
 
     Args:
         task: name of the task in results files, such as "language modelling".
