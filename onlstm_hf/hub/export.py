@@ -142,17 +142,16 @@ def repository_files(
         files["results.json"] = Path(results)
 
     if model_class is not None:
-        code, references = model_code(model_class)
-        files = {name: content for name, content in files.items() if name not in code_files}
-        files |= {name: text.encode() for name, text in code.items()}
-        files["config.json"] = refer_to(references, files["config.json"].read_text(encoding="utf-8")).encode()
+        code, entries = model_code(model_class)
+        files = {name: content for name, content in files.items() if name not in code_files} | code
+        files["config.json"] = refer_to(entries, files["config.json"].read_text(encoding="utf-8")).encode()
         model = _check_model(checkpoint, model_class)
         if "results.json" in files:
-            card, entries = _card_of_results(repository, model, files["results.json"])
+            card, scores = _card_of_results(repository, model, files["results.json"])
             files["README.md"] = str(card).encode()
             files.pop(EVAL_RESULTS, None)
-            if entries:
-                files[EVAL_RESULTS] = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False).encode()
+            if scores:
+                files[EVAL_RESULTS] = yaml.safe_dump(eval_result_entries_to_yaml(scores), sort_keys=False).encode()
             return files
     if "README.md" in files and not read_card(ModelCard, checkpoint / "README.md").data.license:
         raise ValueError(f"the metadata of {checkpoint / 'README.md'} name no license")
@@ -243,7 +242,7 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tup
         results = json.loads(path.read_text(encoding="utf-8"))
         is_logic = results.get("task") == LOGIC
         card = (logic_card if is_logic else model_card)(repository, model.config, results)
-        entries = [] if is_logic else eval_result_entries(results)
+        scores = [] if is_logic else eval_result_entries(results)
     except ValueError as error:
         raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
@@ -251,4 +250,4 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tup
             f"the results {path} belong to another model: it had {results['parameters']:,} parameters, this one has "
             f"{model.num_parameters():,}"
         )
-    return card, entries
+    return card, scores
