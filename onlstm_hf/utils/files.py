@@ -87,17 +87,15 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
             raise ValueError(
                 f"{source} is not UTF-8: byte {error.object[error.start]:#04x} in line {number}; convert it to UTF-8"
             ) from error
-        refuse_nul(text, f"{source}, line {number},")
+        if "\0" in text:
+            place = f"{source}, line {number},"
+            raise ValueError(
+                f"{place} has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8"
+            )
         has_words = has_words or bool(text.strip())
         yield text
     if not has_words:
         raise ValueError(f"{source} is empty: it has no sentence")
-
-
-def refuse_nul(text: str, place: str) -> None:
-    """Raises a `ValueError` for text with NUL characters, which is usually UTF-16 read as UTF-8."""
-    if "\0" in text:
-        raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8")
 
 
 def fingerprint(texts: Iterable[str]) -> str:
