@@ -146,21 +146,13 @@ def _count(state_dict: Mapping[str, torch.Tensor], prefix: str) -> int:
 def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """Returns the configuration fields of an ON-LSTM that its tensors determine."""
     num_layers = _count(state_dict, "rnn.cells")
-    layer_sizes, chunk_sizes = [], set()
-    for layer in range(num_layers):
-        rows, size = _shape(state_dict, f"rnn.cells.{layer}.hh.weight", 2)
-        num_chunks = (rows - 4 * size) // 2
-        if num_chunks < 1 or rows != 4 * size + 2 * num_chunks or size % num_chunks:
-            raise ValueError(f"rnn.cells.{layer}.hh.weight of shape {[rows, size]} is not that of an ON-LSTM layer")
-        layer_sizes.append(size)
-        chunk_sizes.add(size // num_chunks)
-    if len(chunk_sizes) > 1:
-        raise ValueError(f"the layers differ in chunk size: {sorted(chunk_sizes)}")
+    rows, hidden_size = _shape(state_dict, "rnn.cells.0.hh.weight", 2)
+    num_chunks = max(1, rows // 2 - 2 * hidden_size)
     return {
-        "hidden_size": layer_sizes[0],
+        "hidden_size": hidden_size,
         "num_hidden_layers": num_layers,
-        "layer_sizes": layer_sizes,
-        "chunk_size": chunk_sizes.pop(),
+        "layer_sizes": [_shape(state_dict, f"rnn.cells.{layer}.hh.weight", 2)[1] for layer in range(num_layers)],
+        "chunk_size": hidden_size // num_chunks,
         "parse_layer": min(1, num_layers - 1),
     }
 

@@ -48,10 +48,8 @@ def verification_status(row: Mapping) -> str:
 
 def citation(row: Mapping) -> str:
     """Returns the location of a figure, with a remark if it is not verified or was computed."""
-    return (
-        source_location(row)
-        + {"yes": "", "no": " (not verified)", "computed": " (computed)"}[verification_status(row)]
-    )
+    remarks = {"yes": "", "no": " (not verified)", "computed": " (computed)"}
+    return source_location(row) + remarks[verification_status(row)]
 
 
 def published_figure(task: str, system: str) -> dict:
