@@ -107,15 +107,12 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
 def repository_files(
     checkpoint: Path, repository: str, results: str | os.PathLike | None = None
 ) -> dict[str, Path | bytes]:
-    """Returns the files of a checkpoint's repository by name: a source path, or the content.
+    """Returns the files of a checkpoint's repository by name, each as its source or its content.
 
     Args:
-        checkpoint: a folder.
+        checkpoint: see `export_checkpoint`, also for the errors.
         repository: name of the repository, which the card uses to load the model.
         results: results file for the card; by default the checkpoint's `results.json`.
-
-    Raises:
-        OSError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
     """
     files = folder_files(checkpoint)
     if "config.json" not in files:
@@ -182,11 +179,7 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
 
 
 def read_card(card_class: type, path: Path):
-    """Reads a card with its metadata.
-
-    Raises:
-        ValueError: if the metadata are invalid.
-    """
+    """Reads a card with its metadata; invalid metadata raise a `ValueError`."""
     try:
         return card_class.load(path)
     except Exception as error:  # from the YAML parser or the validation
