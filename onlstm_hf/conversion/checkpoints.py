@@ -100,7 +100,7 @@ def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] |
             state_dict, attributes = _read_modules(content)
         state_dict = {name: tensor_of(value, storages) for name, value in state_dict.items()}
         _check_tensors(state_dict, file_size=path.stat().st_size)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"{path} contains no model of the authors' code: {error}; expected [model, criterion, optimizer], a "
             "model, or a state dict"

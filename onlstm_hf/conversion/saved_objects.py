@@ -49,17 +49,10 @@ _CALLS = {
 }
 
 
-class _FileClass(type):
-    """Metaclass for the classes and functions that a file names: they are not imported, and only make records."""
-
-    def __call__(cls, *arguments):
-        if cls.full_name not in _CALLS:
-            raise ValueError(f"the pickle calls {ascii(cls.full_name)[:200]}; code in a file is never run")
-        return cls.__new__(cls, *arguments)
-
-
 class Record:
     """Stands for an object of the file that is no list, tuple, plain dictionary, text or number.
+
+    Each class and function that the file names is a subclass; nothing is imported.
 
     Attributes:
         full_name: module and name of its class, or of the function that would make it.
@@ -76,6 +69,10 @@ class Record:
         record.arguments, record.items, record.state = arguments, {}, None
         return record
 
+    def __init__(self, *_arguments):  # runs if the pickle calls the class, not if it only makes an instance
+        if self.full_name not in _CALLS:
+            raise ValueError(f"the pickle calls {ascii(self.full_name)[:200]}; code in a file is never run")
+
     def __setstate__(self, state):
         self.state = state
 
@@ -87,7 +84,13 @@ class _Unpickler(pickle.Unpickler):
     """Reads one pickle from a stream: containers, text and numbers are restored, anything else becomes a `Record`."""
 
     def __init__(self, stream: BytesIO):
-        _check_operations(stream)
+        start = stream.tell()  # all operations are checked before the first one is run
+        for number, (operation, argument, _) in enumerate(pickletools.genops(stream)):
+            if number >= MAX_OPERATIONS or (operation.name in _MEMO_OPERATIONS and argument >= MAX_OPERATIONS):
+                raise ValueError(f"the pickle takes more than {MAX_OPERATIONS} operations")
+            if operation.proto > _PROTOCOL:
+                raise ValueError(f"the pickle uses {operation.name}, which torch.save does not")
+        stream.seek(start)
         super().__init__(stream, encoding="latin1")  # for strings of Python 2
         self._classes: dict[str, type[Record]] = {}
         self.item_sizes: dict[str, int] = {}  # bytes per number of each storage, by the storage's key
@@ -97,8 +100,7 @@ class _Unpickler(pickle.Unpickler):
         if full_name not in self._classes:
             if len(self._classes) == _MAX_CLASSES:
                 raise ValueError(f"the pickle names more than {_MAX_CLASSES} classes and functions")
-            body = {"__slots__": (), "full_name": full_name}
-            self._classes[full_name] = _FileClass("FileClass", (Record,), body)
+            self._classes[full_name] = type("FileClass", (Record,), {"__slots__": (), "full_name": full_name})
         return self._classes[full_name]
 
     def persistent_load(self, identifier: Any) -> Any:
@@ -106,21 +108,8 @@ class _Unpickler(pickle.Unpickler):
         kind, *fields = identifier
         if kind == "module":
             return fields[0]
-        if kind != "storage":
-            raise ValueError("the pickle is damaged: it refers to something that is no storage")
         self.item_sizes[fields[1]] = _dtype_of(fields[0]).itemsize
         return identifier
-
-
-def _check_operations(stream: BytesIO) -> None:
-    """Refuses a pickle with too many or unexpected operations before it is read."""
-    start = stream.tell()
-    for number, (operation, argument, _) in enumerate(pickletools.genops(stream)):
-        if number >= MAX_OPERATIONS or (operation.name in _MEMO_OPERATIONS and argument >= MAX_OPERATIONS):
-            raise ValueError(f"the pickle takes more than {MAX_OPERATIONS} operations")
-        if operation.proto > _PROTOCOL:
-            raise ValueError(f"the pickle uses {operation.name}, which torch.save does not")
-    stream.seek(start)
 
 
 def read_saved_object(path: str | os.PathLike) -> tuple[Any, dict[str, bytearray]]:
@@ -225,7 +214,4 @@ def dictionary_of(value: Any) -> dict | None:
         return value
     if getattr(value, "full_name", None) != _ORDERED_DICTIONARY:
         return None
-    try:  # Python 2 pickles the pairs as an argument
-        return dict(*value.arguments) | value.items
-    except TypeError as error:
-        raise ValueError("a dictionary is damaged") from error
+    return dict(*value.arguments) | value.items  # Python 2 pickles the pairs as an argument
