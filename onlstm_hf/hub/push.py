@@ -59,21 +59,12 @@ def push_dataset(
 
     Args:
         folder: `.parquet` or `.jsonl` files, and a `README.md` with a license in its metadata.
-        repository, private, revision, token: see `push_model`.
-
-    Returns:
-        The URL of the commit.
-
-    Raises:
-        FileNotFoundError, ValueError: if the folder cannot be shared; the message says how to fix it.
-        OSError: see `push_model`.
+        repository, private, revision, token: see `push_model`, also for the result and the errors.
     """
     _check_name(repository)
     files = folder_files(folder)
     if unrelated := sorted(name for name in files if not any(fnmatch(name, pattern) for pattern in DATASET_FILES)):
         raise ValueError(f"{folder} has files that are no part of a dataset; remove them: {', '.join(unrelated)}")
-    if not any(name.endswith((".parquet", ".jsonl")) for name in files):
-        raise ValueError(f"{folder} has no data: expected .parquet or .jsonl files")
     if "README.md" not in files:
         raise FileNotFoundError(f"{folder} has no README.md: write a card that states the source of the data")
     if not read_card(DatasetCard, files["README.md"]).data.get("license"):

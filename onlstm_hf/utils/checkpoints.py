@@ -16,7 +16,7 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
 RELEASED_MODEL = Path("model_cards", "onlstm-english")
-# The model inside the package, for installations without a checkout; written by `training/pack.py`.
+# The same with rounded weights inside the package, for installations without a checkout (`training/pack.py`).
 PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _NOISY_LOGGERS = ("transformers", "huggingface_hub", "accelerate.utils.other")
@@ -25,8 +25,7 @@ _NOISY_LOGGERS = ("transformers", "huggingface_hub", "accelerate.utils.other")
 def default_model() -> str:
     """Returns the folder of the default model for `onlstm_hf.DEFAULT_MODEL` and the commands.
 
-    The environment variable `ONLSTM_MODEL` comes first, then the released model of a checkout, then the same model
-    with rounded weights inside the package.
+    This is `ONLSTM_MODEL` of the environment, the released model of a checkout, or the packed one.
     """
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]

@@ -11,12 +11,7 @@ from typing import IO
 
 
 def read_text_file(path: str | os.PathLike) -> Iterator[str]:
-    """Yields the lines of a UTF-8 text file.
-
-    Raises:
-        FileNotFoundError, IsADirectoryError: if the file does not exist or is a folder.
-        ValueError: see `read_lines`.
-    """
+    """Yields the lines of a UTF-8 text file; for errors see `check_is_text_file` and `read_lines`."""
     check_is_text_file(path)
     return read_lines(binary_lines(path), str(path))
 
@@ -30,15 +25,12 @@ def check_is_text_file(path: str | os.PathLike) -> None:
 
 
 def check_writable(*paths: str | os.PathLike | None, endings: Collection[str] = (), is_new: bool = False) -> None:
-    """Raises an error before long work whose results could not be written; `None` stands for no file.
+    """Raises an `OSError` or `ValueError` before long work whose results could not be written.
 
     Args:
-        paths: files; with `is_new` files or folders.
+        paths: files, or with `is_new` files and folders; `None` stands for no file.
         endings: allowed endings of the names; by default any.
         is_new: whether nothing of these names may exist.
-
-    Raises:
-        FileExistsError, FileNotFoundError, IsADirectoryError, ValueError: for a name, its folder or its ending.
     """
     for path in (Path(path) for path in paths if path is not None):
         if is_new and path.exists():
@@ -110,8 +102,7 @@ def fingerprint(texts: Iterable[str]) -> str:
 def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
     """Writes a file of UTF-8 text or bytes atomically: it replaces `path` only if the block ends without an error.
 
-    Raises:
-        OSError: if the file cannot be written, for instance because the disk is full; the error names the file.
+    An `OSError`, for instance because the disk is full, names the file.
     """
     path = Path(path)
     temporary = _temporary_name(path)

@@ -35,11 +35,9 @@ logger = logging.get_logger(__name__)
 def model_code(model_class: type) -> tuple[dict[str, Path], dict[str, dict]]:
     """Returns the code that a checkpoint of a model carries, from this package or from the user's file.
 
-    Args:
-        model_class: a `PreTrainedModel`. `auto_map` also names the classes of the same file with its configuration.
-
     Returns:
         The files by name, and the entries of `config.json` that lead the Auto classes and `pipeline` to their classes.
+        `auto_map` also names the other classes of the model's file with its configuration.
     """
     config_class, module = model_class.config_class, sys.modules[model_class.__module__]
     sources = _source(model_class), _source(config_class)
@@ -74,13 +72,9 @@ def save_with_code(
     push_to_hub: bool = False,
     **options,
 ) -> None:
-    """Saves a model with its weights and code, and optionally pushes both.
+    """Saves a model with its weights and code, and optionally pushes both; see `save_pretrained` for the arguments.
 
-    Args:
-        model: the model. Transformers itself copies code that was loaded from a checkpoint.
-        save: the model's `save_pretrained` from Transformers.
-        save_directory, is_main_process, state_dict, options: see `save_pretrained`.
-        push_to_hub: whether to push to `repo_id`, by default the folder's name in the user's namespace.
+    `save` is the model's `save_pretrained` from Transformers, which itself copies code that came from a checkpoint.
     """
     hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
     save(save_directory, is_main_process, state_dict, **options)

@@ -12,9 +12,7 @@ logger = logging.get_logger(__name__)
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase, num_tokens: int | None = None) -> str:
     """Returns the size of a vocabulary and a hash of its tokens and ids, such as `"10001:0f1e2d3c4b5a6978"`.
 
-    Args:
-        tokenizer: any Transformers tokenizer.
-        num_tokens: only tokens with ids below this number are hashed; by default all.
+    Only the tokens with ids below `num_tokens` are hashed, by default all.
     """
     return _fingerprint(tokenizer, len(tokenizer), len(tokenizer) if num_tokens is None else num_tokens)
 
@@ -29,14 +27,9 @@ def _fingerprint(tokenizer: PreTrainedTokenizerBase, size: int, num_tokens: int)
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str = "the tokenizer") -> None:
-    """Warns once if the model's configuration has the fingerprint of another tokenizer.
+    """Warns once if the model's configuration has the fingerprint of another tokenizer; messages call this one `name`.
 
     Tokens appended to the vocabulary of the model's tokenizer are ignored.
-
-    Args:
-        tokenizer: the tokenizer to check.
-        config: the model's configuration.
-        name: name of the tokenizer in messages.
 
     Raises:
         ValueError: if the tokenizer has more tokens than the model.

@@ -9,6 +9,7 @@ import zlib
 from collections import OrderedDict
 from contextlib import suppress
 from io import BytesIO
+from itertools import product
 
 import pytest
 import torch
@@ -202,10 +203,11 @@ def test_a_damaged_entry_is_detected(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "file"
-    for content in (b"", b"text", b"\x80\x02N.", pickle.dumps({"a": 1}), pickle.dumps(1001, 2), os.urandom(400)):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=f"cannot read {path}"):
-            read_saved_object(path)
+    contents = (b"", b"text", b"\x80\x02N.", pickle.dumps({"a": 1}), pickle.dumps(1001, 2), os.urandom(400))
+    for content, place in product(contents, (path, tmp_path / "file.safetensors")):
+        place.write_bytes(content)
+        with pytest.raises(ValueError, match=f"cannot read {place}"):
+            read_saved_object(place)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("word/document.xml", "text")
     with pytest.raises(ValueError, match=r"not from torch\.save"):

@@ -18,11 +18,10 @@ from tests.helpers.folders import contents
 from tests.helpers.hub import Hub
 from tests.helpers.isolated_process import use_without_package
 from tests.helpers.logic_checkpoints import save_logic_run
-from tests.helpers.tiny_models import KINDS
+from tests.hub.test_export import save_checkpoint
 from tests.hub.test_model_cards import CHECKPOINTS
 from tests.integration.test_readme import blocks, commands
 
-CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\n---\n\n# A tiny model\n"
 SENTENCE = "the company said it expects to report a loss"
 names = (f"ada/tiny-{number}" for number in count())
 
@@ -34,25 +33,14 @@ def hub(monkeypatch):
     return hub
 
 
-def make_checkpoint(folder: Path, scale: float = 1.0) -> Path:
-    tokenizer = build_word_tokenizer([SENTENCE])
-    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0, pad_token_id=2)
-    with torch.no_grad():
-        model.lm_head.bias.mul_(scale)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    (folder / "README.md").write_text(CARD)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoints") / "first")
+    return save_checkpoint("onlstm", tmp_path_factory.mktemp("first"))
 
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory):
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoints") / "second", scale=2.0)
+    return save_checkpoint("onlstm-2", tmp_path_factory.mktemp("second"))
 
 
 @pytest.fixture

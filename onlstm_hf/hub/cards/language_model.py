@@ -127,7 +127,7 @@ def _metadata(
     eval_results = [
         EvalResult(
             task_type="text-generation",
-            dataset_type=_without_user(text.dataset),
+            dataset_type=text.dataset.rpartition("/")[2],
             dataset_name=text.title,
             dataset_split=split,
             metric_type="perplexity",
@@ -143,7 +143,7 @@ def _metadata(
             EvalResult(
                 task_type="token-classification",
                 task_name="Unsupervised constituency parsing",
-                dataset_type=_without_user(treebank.dataset),
+                dataset_type=treebank.dataset.rpartition("/")[2],
                 dataset_name=treebank.title,
                 metric_type="f1",
                 metric_name=f"sentence F1, {main_row(config)}{remark}",
@@ -183,7 +183,3 @@ def eval_result_entries(results: dict) -> list[EvalResultEntry]:
 def _beginning(sentence: str) -> str:
     """Returns the first three words as a prompt."""
     return " ".join(sentence.split()[:3])
-
-
-def _without_user(dataset: str) -> str:
-    return dataset.rpartition("/")[2]
