@@ -45,12 +45,11 @@ def convert_original_checkpoint(
     vocab_from: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
     **config_options,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast | None]:
-    """Builds a model and its tokenizer from a file of the authors' code, without running any code in the file.
+    """Builds a model and its tokenizer from a file of the authors' code, which is neither needed nor run.
 
     The file is from `torch.save` (torch 0.1.11 or newer) or a `.safetensors` file. It contains the list
     `[model, criterion, optimizer]` of the ON-LSTM script (github.com/yikangshen/Ordered-Neurons), the model of the
-    PRPN scripts (github.com/yikangshen/PRPN), or a state dict of either. The original code is not needed: instances
-    of its classes are read as records of their attributes.
+    PRPN scripts (github.com/yikangshen/PRPN), or a state dict of either.
 
     Sizes and weight tying come from the tensors. Dropouts, and the PRPN's slots, resolution and kind of gate, come
     from the attributes of the modules. For a state dict the defaults of `convert_original_state_dict` are used.

@@ -156,25 +156,18 @@ def repository_files(
 
 
 def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
-    """Returns the files of a folder by their relative paths, without those of `NEVER_SHARED`.
-
-    Raises:
-        FileNotFoundError: if the folder does not exist.
-        ValueError: if it contains a symbolic link, which may point to a private file.
-    """
+    """Returns the files of a folder by their relative paths, without those of `NEVER_SHARED`."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    shared = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if not any(fnmatch(part, pattern) for part in name.parts for pattern in NEVER_SHARED):
-            shared[name.as_posix()] = path
-    if links := [name for name, path in shared.items() if path.is_symlink()]:
-        raise ValueError(
-            f"{folder} has symbolic links, whose content would be shared: {', '.join(links)}; replace them with "
-            f"files, for instance with `cp -rL {folder} COPY`"
-        )
+    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
+    shared = {
+        name.as_posix(): path
+        for name, path in paths.items()
+        if not any(fnmatch(part, pattern) for part in name.parts for pattern in NEVER_SHARED)
+    }
+    if links := [name for name, path in shared.items() if path.is_symlink()]:  # may lead to private files
+        raise ValueError(f"{folder} has symbolic links: {', '.join(links)}; share a copy by `cp -rL {folder} COPY`")
     return {name: path for name, path in shared.items() if path.is_file()}
 
 

@@ -44,9 +44,6 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
         model: a language model, or a classifier of sequences or pairs. It is not changed.
         path: output file; an existing file is replaced.
 
-    Returns:
-        The path.
-
     Raises:
         ImportError: if the extra `onnx` is not installed.
     """

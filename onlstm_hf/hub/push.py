@@ -34,7 +34,7 @@ def push_model(
         The URL of the commit.
 
     Raises:
-        FileNotFoundError, ValueError: if the folder cannot be shared; the message says how to fix it.
+        FileNotFoundError, ValueError: if the folder cannot be shared.
         OSError: if the upload fails. The repository is unchanged, unless only the response was lost; a repository that
             this call created is empty. Pushing again is safe: nothing is committed twice.
     """
