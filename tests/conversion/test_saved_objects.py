@@ -188,13 +188,11 @@ def test_an_impossible_tensor_is_refused(tmp_path, fields):
             read_tensor(path)
 
 
-def test_undamaged_test_files_are_read(tmp_path):
-    for path in tensor_files(tmp_path):
-        assert is_same(read_tensor(path), torch.arange(6.0).reshape(2, 3))
-
-
-def test_a_damaged_entry_is_detected(tmp_path):
-    path = torch_zip(tmp_path / "file", tensor_program(), {"0": SIX_NUMBERS})
+def test_undamaged_test_files_are_read_and_a_damaged_entry_is_detected(tmp_path):
+    path, legacy = tensor_files(tmp_path)
+    assert is_same(read_tensor(path), torch.arange(6.0).reshape(2, 3)) and is_same(
+        read_tensor(path), read_tensor(legacy)
+    )
     content = path.read_bytes()
     path.write_bytes(content.replace(SIX_NUMBERS, SIX_NUMBERS[:-1] + b"\x01"))
     with pytest.raises(ValueError, match="Bad CRC"):

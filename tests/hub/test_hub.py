@@ -3,7 +3,6 @@
 import json
 import shutil
 from itertools import count
-from pathlib import Path
 
 import pytest
 import torch
@@ -51,13 +50,6 @@ def shared(hub, first):
     return name
 
 
-def download(hub: Hub, name: str, folder: Path) -> Path:
-    for path, content in hub.files(name).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
-    return folder
-
-
 # Released checkpoints
 
 
@@ -72,7 +64,10 @@ def test_each_released_checkpoint_can_be_pushed_and_loads_with_and_without_the_p
     export_checkpoint(folder, tmp_path / "exported")
     assert {**hub.files(name), "README.md": b""} == {**contents(tmp_path / "exported"), "README.md": b""}
 
-    downloaded = download(hub, name, tmp_path / "downloaded")
+    downloaded = tmp_path / "downloaded"
+    for path, content in hub.files(name).items():
+        (downloaded / path).parent.mkdir(parents=True, exist_ok=True)
+        (downloaded / path).write_bytes(content)
     model, tokenizer = (kind.from_pretrained(downloaded) for kind in (AutoModelForCausalLM, AutoTokenizer))
     with torch.no_grad():
         logits = model(**tokenizer(SENTENCE, return_tensors="pt")).logits[0]
