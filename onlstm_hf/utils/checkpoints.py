@@ -78,8 +78,7 @@ def load_checkpoint(
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
         if auto_class is AutoModelForCausalLM and not (any_causal_model or hasattr(model, "parse")):
             raise ValueError(f"{name} is no model of this package: it is of type {model.config.model_type}")
-        if report["missing_keys"]:
-            missing = sorted(report["missing_keys"])
+        if missing := sorted(report["missing_keys"]):
             raise ValueError(f"the model {name} lacks {len(missing)} of its weights, for instance {missing[0]}")
         for parameter_name, parameter in model.named_parameters():
             if not parameter.isfinite().all():

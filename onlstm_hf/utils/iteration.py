@@ -1,9 +1,7 @@
 """Iteration with a progress bar, and in windows of bounded size."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
-Item = TypeVar("Item")
 PROGRESS_AFTER_SECONDS = 2.0
 
 
@@ -37,9 +35,7 @@ def progress_bar(
     )
 
 
-def bounded_windows(
-    items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
-) -> Iterator[list[Item]]:
+def bounded_windows(items: Iterable, max_items: int, size_of: Callable[..., int], max_size: int) -> Iterator[list]:
     """Groups neighbouring items; a window ends when it has `max_items` items or its size reaches `max_size`."""
     window, size = [], 0
     for item in items:

@@ -15,8 +15,6 @@ from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import CONFIG_NAME, logging
 
-# Entries of `config.json` that refer to code: of the Auto classes and of pipelines.
-REFERENCES = ("auto_map", "custom_pipelines")
 # The class of `pipeline("constituency-parsing")` in the file of `parse`.
 PIPELINES = {
     "constituency-parsing": {
@@ -59,7 +57,9 @@ def model_code(model_class: type) -> tuple[dict[str, Path], dict[str, dict]]:
 
 def refer_to(entries: dict[str, dict], config: str) -> str:
     """Returns the text of a `config.json` with its references to code replaced by these entries."""
-    others = {name: value for name, value in json.loads(config).items() if name not in REFERENCES}
+    others = {
+        name: value for name, value in json.loads(config).items() if name not in ("auto_map", "custom_pipelines")
+    }
     return json.dumps(others | entries, indent=2, sort_keys=True) + "\n"
 
 

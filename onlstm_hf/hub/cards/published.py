@@ -9,13 +9,9 @@ import yaml
 
 
 def published_figures(task: str) -> list[dict]:
-    """Returns the published figures of a task in the order of the file.
+    """Returns the published figures of a task, named as in results files ("language modelling").
 
-    Args:
-        task: name of the task in results files, such as "language modelling".
-
-    Returns:
-        The fields of each system in the file, with a citation in place of the key of the source.
+    These are the fields of each system in the file, with a citation in place of the key of the source.
     """
     content = _content()
     return [row | {"source": content["sources"][row["source"]]["text"]} for row in content[task]]
@@ -58,10 +54,9 @@ def published_figure(task: str, system: str) -> dict:
 
 
 def f1_figures(row: Mapping) -> tuple[dict, dict]:
-    """Returns F1 on all sentences and on sentences of at most ten words, as published or from the published runs.
+    """Returns `mean`, `standard_deviation`, `min` and `max` of F1, as far as published or computed from published runs.
 
-    Returns:
-        For both the known values of `mean`, `standard_deviation`, `min` and `max`.
+    The first figures are for all sentences, the second ones for those of at most ten words.
     """
     parts = (row.get("wsj", {}), row.get("wsj10", row.get("sample10", {})))
     return tuple(_spread(part["runs"]) | part if "runs" in part else dict(part) for part in parts)
