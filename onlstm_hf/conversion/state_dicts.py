@@ -60,9 +60,7 @@ def convert_original_state_dict(
     the decoder is tied to the embedding.
 
     Args:
-        state_dict: tensors by the authors' names. ON-LSTM: `encoder.weight`, `rnn.cells.N.ih.0.weight`,
-            `rnn.cells.N.hh.weight`, their biases, `decoder.bias` and, for an untied decoder, `decoder.weight`.
-            PRPN: the tensors of `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
+        state_dict: tensors by the authors' names; `decoder.weight` is needed only if the decoder is untied.
         model_type: `"onlstm"` or `"prpn"`.
         weight_dropout: the `wdrop` of an ON-LSTM's training, which the tensors do not show. Evaluation multiplies
             the recurrent weights by `1 - weight_dropout`.
@@ -185,12 +183,7 @@ def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:
 def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
     """Returns the words by id in the authors' code: in order of first appearance, with an `<eos>` after each line.
 
-    Args:
-        files: training, validation and test text, in this order.
-
-    Raises:
-        FileNotFoundError: if a file does not exist.
-        ValueError: if a file is empty or not UTF-8.
+    The files are training, validation and test text, in this order; for errors see `read_text_file`.
     """
     vocabulary: dict[str, None] = {}
     for path in files:

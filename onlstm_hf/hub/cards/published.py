@@ -54,7 +54,7 @@ def published_figure(task: str, system: str) -> dict:
 
 
 def f1_figures(row: Mapping) -> tuple[dict, dict]:
-    """Returns `mean`, `standard_deviation`, `min` and `max` of F1, as far as published or computed from published runs.
+    """Returns `mean`, `standard_deviation`, `min` and `max` of F1, as far as they or the runs are published.
 
     The first figures are for all sentences, the second ones for those of at most ten words.
     """
