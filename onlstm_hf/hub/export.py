@@ -141,7 +141,7 @@ def repository_files(
     if model_class is not None:
         code, entries = model_code(model_class)
         files = {name: content for name, content in files.items() if name not in code_files} | code
-        files["config.json"] = refer_to(entries, files["config.json"].read_text(encoding="utf-8")).encode()
+        files["config.json"] = refer_to(entries, checkpoint / "config.json").encode()
         model = _check_model(checkpoint, model_class)
         if "results.json" in files:
             card, scores = _card_of_results(repository, model, files["results.json"])

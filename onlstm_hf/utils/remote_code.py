@@ -55,12 +55,11 @@ def model_code(model_class: type) -> tuple[dict[str, Path], dict[str, dict]]:
     return by_name, entries
 
 
-def refer_to(entries: dict[str, dict], config: str) -> str:
+def refer_to(entries: dict[str, dict], config_file: Path) -> str:
     """Returns the text of a `config.json` with its references to code replaced by these entries."""
-    others = {
-        name: value for name, value in json.loads(config).items() if name not in ("auto_map", "custom_pipelines")
-    }
-    return json.dumps(others | entries, indent=2, sort_keys=True) + "\n"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    config.pop("custom_pipelines", None)
+    return json.dumps(config | entries, indent=2, sort_keys=True) + "\n"
 
 
 def save_with_code(
@@ -91,7 +90,7 @@ def save_with_code(
             files, entries = model_code(type(model))
             for file_name, file in files.items():
                 config_file.with_name(file_name).write_bytes(file.read_bytes())
-            config_file.write_text(refer_to(entries, config_file.read_text(encoding="utf-8")), encoding="utf-8")
+            config_file.write_text(refer_to(entries, config_file), encoding="utf-8")
     if push_to_hub and is_main_process:
         model.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
 
