@@ -150,8 +150,8 @@ def repository_files(
             if scores:
                 files[EVAL_RESULTS] = yaml.safe_dump(eval_result_entries_to_yaml(scores), sort_keys=False).encode()
             return files
-    if "README.md" in files and not read_card(ModelCard, checkpoint / "README.md").data.license:
-        raise ValueError(f"the metadata of {checkpoint / 'README.md'} name no license")
+    if "README.md" in files:
+        check_license(ModelCard, checkpoint / "README.md")
     return files
 
 
@@ -171,12 +171,14 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
     return {name: path for name, path in shared.items() if path.is_file()}
 
 
-def read_card(card_class: type, path: Path):
-    """Reads a card with its metadata; invalid metadata raise a `ValueError`."""
+def check_license(card_class: type, path: Path) -> None:
+    """Raises a `ValueError` if the metadata of a card are invalid or name no license."""
     try:
-        return card_class.load(path)
+        has_license = bool(card_class.load(path).data.get("license"))
     except Exception as error:  # from the YAML parser or the validation
         raise ValueError(f"the metadata at the top of {path} are not valid: {error}") from error
+    if not has_license:
+        raise ValueError(f"the metadata of {path} name no license")
 
 
 def _code_files(checkpoint: Path, config: dict) -> set[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard, HfApi
 
-from .export import folder_files, read_card, repository_files
+from .export import check_license, folder_files, repository_files
 
 DATASET_FILES = ("*.parquet", "*.jsonl", "README.md", "LICENSE")
 
@@ -67,8 +67,7 @@ def push_dataset(
         raise ValueError(f"{folder} has files that are no part of a dataset; remove them: {', '.join(unrelated)}")
     if "README.md" not in files:
         raise FileNotFoundError(f"{folder} has no README.md: write a card that states the source of the data")
-    if not read_card(DatasetCard, files["README.md"]).data.get("license"):
-        raise ValueError(f"the metadata of {files['README.md']} name no license")
+    check_license(DatasetCard, files["README.md"])
     return _push(files, repository, private, revision, token, repo_type="dataset")
 
 

@@ -48,10 +48,8 @@ def load_checkpoint(
     Args:
         name: a checkpoint folder, or a name on the Hub.
         any_causal_model: whether to accept language models that are not from this package.
-        auto_class: the Auto class of Transformers that loads the model.
-        trust_remote_code: whether to run code from the checkpoint if its model type is unknown.
-        dtype: data type of the weights.
-        implementation: an implementation for `set_implementation`, for models of this package.
+        auto_class: the Auto class of Transformers that loads the model; `trust_remote_code` and `dtype` are for it.
+        implementation: see `set_implementation`, for models of this package.
 
     Raises:
         FileNotFoundError: if the folder, its configuration or its tokenizer does not exist.

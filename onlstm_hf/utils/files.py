@@ -59,11 +59,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
-    """Decodes lines of text lazily.
-
-    Args:
-        lines: lines as bytes, such as a file that is open in binary mode.
-        source: the name of the text in error messages.
+    """Decodes lines of text lazily; messages call the text `source`.
 
     Raises:
         ValueError: for a compressed text, a line that is not UTF-8 or has NUL characters, and at the end if all lines

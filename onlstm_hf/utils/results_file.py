@@ -22,11 +22,7 @@ VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 def write_results(path: str | os.PathLike, results: dict, script: str, arguments: Sequence[str]) -> dict:
     """Writes results, and the command and machine that computed them, to a JSON file; returns its content.
 
-    Args:
-        path: the file, which is written atomically.
-        results: JSON values. `portable` converts paths in keys and values.
-        script: path of the script in a checkout, for instance `eval/evaluate_lm.py`.
-        arguments: command-line arguments of the script.
+    `script` is its path in a checkout, such as `eval/evaluate_lm.py`. `portable` converts all paths.
     """
     written = portable(
         {

@@ -219,17 +219,13 @@ def test_other_files_are_refused(tmp_path):
             read_saved_object(missing)
 
 
-BIG_ENDIAN = {**LEGACY_HEAD[2], "little_endian": False}
+MAGIC, VERSION, _ = LEGACY_HEAD
+BIG_ENDIAN = {"little_endian": False}
 
 
 @pytest.mark.parametrize(
     "head",
-    [
-        (1, 1001, {}),
-        (LEGACY_HEAD[0], 1002, {}),
-        *((*LEGACY_HEAD[:2], system) for system in ([1], BIG_ENDIAN)),
-        LEGACY_HEAD[:2],
-    ],
+    [(1, VERSION, {}), (MAGIC, 1002, {}), (MAGIC, VERSION), (MAGIC, VERSION, [1]), (MAGIC, VERSION, BIG_ENDIAN)],
 )
 def test_another_version_of_the_older_format_is_refused(tmp_path, head):
     write_legacy(tmp_path / "file", tensor_program(), {"0": torch.arange(6.0)}, head=head)

@@ -37,7 +37,6 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
 
     Args:
         repository: the name that loads the model: a repository on the Hub or a folder.
-        config: the configuration of the model.
         results: content of `results.json` from `training/release.py`.
 
     Raises:

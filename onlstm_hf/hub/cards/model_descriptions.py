@@ -17,7 +17,6 @@ def describe_model(
     """Returns the card texts of a model by their keys in the YAML file.
 
     Args:
-        config: the configuration.
         kind: `"language_models"`, or `"classifiers"` of pairs.
         tree, sentence, beginning: values for the template variables of these names.
 
