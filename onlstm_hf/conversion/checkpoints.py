@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from ..text.tokenization import build_word_tokenizer
 from ..utils.tokenizer_check import tokenizer_fingerprint
-from .saved_objects import Record, SavedObject, dictionary_of
+from .saved_objects import Record, dictionary_of, read_saved_object, tensor_of
 from .state_dicts import convert_original_state_dict, original_vocabulary
 
 # The authors' largest model has about a hundred modules and tensors. These limits refuse self-referential files.
@@ -46,12 +45,11 @@ def convert_original_checkpoint(
     vocab_from: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
     **config_options,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast | None]:
-    """Builds a model and its tokenizer from a file of the authors' code, without running any code in the file.
+    """Builds a model and its tokenizer from a file of the authors' code, which is neither needed nor run.
 
     The file is from `torch.save` (torch 0.1.11 or newer) or a `.safetensors` file. It contains the list
     `[model, criterion, optimizer]` of the ON-LSTM script (github.com/yikangshen/Ordered-Neurons), the model of the
-    PRPN scripts (github.com/yikangshen/PRPN), or a state dict of either. The original code is not needed: instances
-    of its classes are read as records of their attributes.
+    PRPN scripts (github.com/yikangshen/PRPN), or a state dict of either.
 
     Sizes and weight tying come from the tensors. Dropouts, and the PRPN's slots, resolution and kind of gate, come
     from the attributes of the modules. For a state dict the defaults of `convert_original_state_dict` are used.
@@ -91,11 +89,7 @@ def convert_original_checkpoint(
 
 def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] | None]:
     """Reads the state dict of the file or of the model in it, and the numeric attributes of the model."""
-    if path.suffix == ".safetensors":
-        content, tensor_of = _load_safetensors(path), lambda tensor: tensor
-    else:
-        saved = SavedObject(path)
-        content, tensor_of = saved.content, saved.tensor
+    content, storages = read_saved_object(path)
     if isinstance(content, list) and content:
         content = content[0]
     attributes = None
@@ -103,9 +97,9 @@ def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] |
         state_dict = dictionary_of(content)
         if state_dict is None:
             state_dict, attributes = _read_modules(content)
-        state_dict = {name: tensor_of(value) for name, value in state_dict.items()}
+        state_dict = {name: tensor_of(value, storages) for name, value in state_dict.items()}
         _check_tensors(state_dict, file_size=path.stat().st_size)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"{path} contains no model of the authors' code: {error}; expected [model, criterion, optimizer], a "
             "model, or a state dict"
@@ -113,32 +107,16 @@ def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] |
     return state_dict, attributes
 
 
-def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        return load_file(path)
-    except Exception as error:  # a corrupt file can raise any exception
-        raise ValueError(f"cannot read {path}: {error}") from error
-
-
 def _read_modules(model: Any) -> tuple[dict[str, Any], dict[str, float]]:
     """Reads the tensors and numeric attributes of a module and its submodules, by name."""
     state_dict, attributes, pending, num_members = {}, {}, [("", model)], 0
     while pending:
         prefix, module = pending.pop()
-        if not isinstance(module, Record) or not isinstance(module.state, dict):
-            raise ValueError("it has another object in place of a module")
-        numbers = {
-            name: value
-            for name, value in module.state.items()
-            if isinstance(value, (bool, int, float)) and _is_name(name)
-        }
-        parameters, buffers, modules = (
-            dictionary_of(module.state.get(kind)) for kind in ("_parameters", "_buffers", "_modules")
-        )
+        state = module.state if isinstance(module, Record) and isinstance(module.state, dict) else {}
+        parameters, buffers, modules = map(dictionary_of, map(state.get, ("_parameters", "_buffers", "_modules")))
         if parameters is None or buffers is None or modules is None:
             raise ValueError("it has another object in place of a module")
+        numbers = {name: value for name, value in state.items() if isinstance(value, (int, float)) and _is_name(name)}
         tensors = parameters | buffers
         num_members += len(numbers) + len(tensors) + len(modules)
         if num_members > _MAX_MEMBERS or len(prefix) > _MAX_NAME_LENGTH:
@@ -156,13 +134,11 @@ def _is_name(name: Any) -> bool:
 
 
 def _check_tensors(state_dict: dict[Any, Any], file_size: int) -> None:
-    if not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
-        raise ValueError("it has values other than named tensors")
     for name, tensor in state_dict.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError("it has values other than named tensors")
         if not isinstance(name, str) or not re.fullmatch(rf"[\w.]{{1,{_MAX_NAME_LENGTH}}}", name):
             raise ValueError("its tensors have invalid names")
-        if not tensor.is_floating_point() and not name.endswith("num_batches_tracked"):
-            raise ValueError(f"{name} should have floating-point numbers, but is of type {tensor.dtype}")
     # The decoder may share the embedding's storage, but a thousand layers with one storage would exhaust memory.
     if sum(tensor.nbytes for tensor in state_dict.values()) > 2 * file_size:
         raise ValueError("many of its tensors share the same numbers")

@@ -60,9 +60,7 @@ def convert_original_state_dict(
     the decoder is tied to the embedding.
 
     Args:
-        state_dict: tensors by the authors' names. ON-LSTM: `encoder.weight`, `rnn.cells.N.ih.0.weight`,
-            `rnn.cells.N.hh.weight`, their biases, `decoder.bias` and, for an untied decoder, `decoder.weight`.
-            PRPN: the tensors of `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
+        state_dict: tensors by the authors' names; `decoder.weight` is needed only if the decoder is untied.
         model_type: `"onlstm"` or `"prpn"`.
         weight_dropout: the `wdrop` of an ON-LSTM's training, which the tensors do not show. Evaluation multiplies
             the recurrent weights by `1 - weight_dropout`.
@@ -146,21 +144,13 @@ def _count(state_dict: Mapping[str, torch.Tensor], prefix: str) -> int:
 def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """Returns the configuration fields of an ON-LSTM that its tensors determine."""
     num_layers = _count(state_dict, "rnn.cells")
-    layer_sizes, chunk_sizes = [], set()
-    for layer in range(num_layers):
-        rows, size = _shape(state_dict, f"rnn.cells.{layer}.hh.weight", 2)
-        num_chunks = (rows - 4 * size) // 2
-        if num_chunks < 1 or rows != 4 * size + 2 * num_chunks or size % num_chunks:
-            raise ValueError(f"rnn.cells.{layer}.hh.weight of shape {[rows, size]} is not that of an ON-LSTM layer")
-        layer_sizes.append(size)
-        chunk_sizes.add(size // num_chunks)
-    if len(chunk_sizes) > 1:
-        raise ValueError(f"the layers differ in chunk size: {sorted(chunk_sizes)}")
+    rows, hidden_size = _shape(state_dict, "rnn.cells.0.hh.weight", 2)
+    num_chunks = max(1, rows // 2 - 2 * hidden_size)
     return {
-        "hidden_size": layer_sizes[0],
+        "hidden_size": hidden_size,
         "num_hidden_layers": num_layers,
-        "layer_sizes": layer_sizes,
-        "chunk_size": chunk_sizes.pop(),
+        "layer_sizes": [_shape(state_dict, f"rnn.cells.{layer}.hh.weight", 2)[1] for layer in range(num_layers)],
+        "chunk_size": hidden_size // num_chunks,
         "parse_layer": min(1, num_layers - 1),
     }
 
@@ -193,12 +183,7 @@ def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:
 def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
     """Returns the words by id in the authors' code: in order of first appearance, with an `<eos>` after each line.
 
-    Args:
-        files: training, validation and test text, in this order.
-
-    Raises:
-        FileNotFoundError: if a file does not exist.
-        ValueError: if a file is empty or not UTF-8.
+    The files are training, validation and test text, in this order; for errors see `read_text_file`.
     """
     vocabulary: dict[str, None] = {}
     for path in files:

@@ -14,8 +14,8 @@ from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_y
 from transformers import (
     CONFIG_MAPPING,
     AutoModelForSequenceClassification,
+    PreTrainedConfig,
     PreTrainedModel,
-    PreTrainedTokenizerBase,
 )
 from transformers.dynamic_module_utils import get_relative_imports
 
@@ -45,10 +45,15 @@ CHECKPOINT_FILES = (
     "*.png",
     EVAL_RESULTS,
 )
-# Files of Git, the Hub and Python, and the checksums by which a training run checks its checkpoints.
-NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
-# Files that Trainer saves with the model: its arguments, state, logs and checkpoints.
-TRAINER_FILES = (
+# Files and folders of Git, the Hub and Python, the checksums by which a training run checks its checkpoints, and what
+# Trainer saves with the model: its arguments, state, logs and checkpoints.
+NEVER_SHARED = (
+    ".git",
+    ".gitattributes",
+    ".gitignore",
+    ".cache",
+    "__pycache__",
+    "SHA256SUMS",
     "training_args.bin",
     "trainer_state.json",
     "optimizer.pt",
@@ -57,10 +62,10 @@ TRAINER_FILES = (
     "scaler.pt",
     "rng_state*.pth",
     "*_results.json",
-    "runs/*",
-    "checkpoint-*/*",
+    "runs",
+    "checkpoint-*",
 )
-# Smoke-test input for classifiers. The brackets form binary trees, which a Tree-LSTM needs.
+# Input of the checks. The brackets form binary trees, which a Tree-LSTM needs.
 PAIR = ("( a ( and b ) )", "( not a )")
 
 
@@ -80,13 +85,11 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
 
     Raises:
         FileExistsError: if the folder exists.
-        FileNotFoundError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
+        OSError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
     """
     source, target = Path(checkpoint), Path(folder)
     if target.exists():
         raise FileExistsError(f"{target} exists; name a new folder")
-    if target.parent.is_file():
-        raise FileExistsError(f"{target.parent} is a file; name a new folder")
     files = repository_files(source, target.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     with written_folder(target) as temporary:
@@ -104,28 +107,28 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
 def repository_files(
     checkpoint: Path, repository: str, results: str | os.PathLike | None = None
 ) -> dict[str, Path | bytes]:
-    """Returns the files of a checkpoint's repository by name: a source path, or the content.
+    """Returns the files of a checkpoint's repository by name, each as its source or its content.
 
     Args:
-        checkpoint: a folder.
+        checkpoint: see `export_checkpoint`, also for the errors.
         repository: name of the repository, which the card uses to load the model.
         results: results file for the card; by default the checkpoint's `results.json`.
-
-    Raises:
-        FileNotFoundError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
     """
-    files = {
-        name: path
-        for name, path in folder_files(checkpoint).items()
-        if not any(fnmatch(name, pattern) for pattern in TRAINER_FILES)
-    }
+    files = folder_files(checkpoint)
+    if "config.json" not in files:
+        raise FileNotFoundError(f"{checkpoint} is no checkpoint folder: it has no config.json")
     if not any(name.endswith(".safetensors") for name in files):
         raise ValueError(f"{checkpoint} has no weights in a .safetensors file: save the model with save_pretrained")
-    config = _read_config(checkpoint)
+    config, _ = PreTrainedConfig.get_config_dict(checkpoint)
     code_files = _code_files(checkpoint, config)
     model_class = _package_class(checkpoint, config)
-    if model_class is None:
-        _check_foreign_code(checkpoint, config["model_type"], code_files, files)
+    if model_class is None and not code_files:
+        raise ValueError(
+            f'{checkpoint} is of type "{config.get("model_type")}", which is not in this package, and carries no '
+            "code: define its class in a Python file that is imported, and save the model again"
+        )
+    if model_class is None and (missing := sorted(code_files - files.keys())):
+        raise ValueError(f"{checkpoint} lacks code that it refers to: {', '.join(missing)}; save the model again")
     allowed = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
     allowed -= {name for name in allowed if "/" in name and name != EVAL_RESULTS}
     if unrelated := sorted(files.keys() - code_files - allowed):
@@ -136,63 +139,46 @@ def repository_files(
         files["results.json"] = Path(results)
 
     if model_class is not None:
-        code, references = model_code(model_class)
-        files = {name: content for name, content in files.items() if name not in code_files}
-        files |= {name: text.encode() for name, text in code.items()}
-        files["config.json"] = refer_to(references, files["config.json"].read_text(encoding="utf-8")).encode()
+        code, entries = model_code(model_class)
+        files = {name: content for name, content in files.items() if name not in code_files} | code
+        files["config.json"] = refer_to(entries, checkpoint / "config.json").encode()
         model = _check_model(checkpoint, model_class)
         if "results.json" in files:
-            card, entries = _card_of_results(repository, model, files["results.json"])
+            card, scores = _card_of_results(repository, model, files["results.json"])
             files["README.md"] = str(card).encode()
             files.pop(EVAL_RESULTS, None)
-            if entries:
-                files[EVAL_RESULTS] = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False).encode()
+            if scores:
+                files[EVAL_RESULTS] = yaml.safe_dump(eval_result_entries_to_yaml(scores), sort_keys=False).encode()
             return files
-    if "README.md" in files and not read_card(ModelCard, checkpoint / "README.md").data.license:
-        raise ValueError(f"the metadata of {checkpoint / 'README.md'} name no license")
+    if "README.md" in files:
+        check_license(ModelCard, checkpoint / "README.md")
     return files
 
 
 def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
-    """Returns the files of a folder by their relative paths.
-
-    Raises:
-        FileNotFoundError: if the folder does not exist.
-        ValueError: if it contains a symbolic link, which may point to a private file.
-    """
+    """Returns the files of a folder by their relative paths, without those of `NEVER_SHARED`."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
     paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
-    shared = {path.as_posix(): full for path, full in paths.items() if not set(path.parts) & set(NEVER_SHARED)}
-    if links := [name for name, path in shared.items() if path.is_symlink()]:
-        raise ValueError(
-            f"{folder} has symbolic links, whose content would be shared: {', '.join(links)}; replace them with "
-            f"files, for instance with `cp -rL {folder} COPY`"
-        )
+    shared = {
+        name.as_posix(): path
+        for name, path in paths.items()
+        if not any(fnmatch(part, pattern) for part in name.parts for pattern in NEVER_SHARED)
+    }
+    if links := [name for name, path in shared.items() if path.is_symlink()]:  # may lead to private files
+        raise ValueError(f"{folder} has symbolic links: {', '.join(links)}; share a copy by `cp -rL {folder} COPY`")
     return {name: path for name, path in shared.items() if path.is_file()}
 
 
-def read_card(card_class: type, path: Path):
-    """Reads a card with its metadata.
-
-    Raises:
-        ValueError: if the metadata are invalid.
-    """
+def check_license(card_class: type, path: Path) -> None:
+    """Raises a `ValueError` if the metadata of a card are invalid or name no license."""
     try:
-        return card_class.load(path)
+        has_license = bool(card_class.load(path).data.get("license"))
     except Exception as error:  # from the YAML parser or the validation
         raise ValueError(f"the metadata at the top of {path} are not valid: {error}") from error
-
-
-def _read_config(checkpoint: Path) -> dict:
-    path = checkpoint / "config.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{checkpoint} is no checkpoint folder: it has no config.json")
-    try:
-        return {"model_type": None} | json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError) as error:  # invalid JSON or UTF-8, or no JSON object
-        raise ValueError(f"{path} is no configuration: {error}") from error
+    if not has_license:
+        raise ValueError(f"the metadata of {path} name no license")
 
 
 def _code_files(checkpoint: Path, config: dict) -> set[str]:
@@ -210,28 +196,14 @@ def _code_files(checkpoint: Path, config: dict) -> set[str]:
 
 def _package_class(checkpoint: Path, config: dict) -> type[PreTrainedModel] | None:
     """Returns the class of a checkpoint's model; `None` if its type is not from this package."""
-    model_type = config["model_type"]
+    model_type = config.get("model_type")
     if model_type not in CONFIG_MAPPING or not CONFIG_MAPPING[model_type].__module__.startswith("onlstm_hf."):
         return None
     module = import_module(CONFIG_MAPPING[model_type].__module__.replace("configuration_", "modeling_"))
-    classes = {name: cls for name, cls in vars(module).items() if getattr(cls, "auto_class_name", None)}
-    for architecture in config.get("architectures") or ():
-        if architecture in classes:
-            return classes[architecture]
-    raise ValueError(
-        f"{checkpoint / 'config.json'} must name one of {', '.join(classes)} in architectures: save the model again"
-    )
-
-
-def _check_foreign_code(checkpoint: Path, model_type: str | None, code_files: set[str], files: dict) -> None:
-    """Raises a `ValueError` if a model from elsewhere comes without its code."""
-    if not code_files:
-        raise ValueError(
-            f'{checkpoint} is of type "{model_type}", which is not in this package, and carries no code: define its '
-            "class in a Python file that is imported, and save the model again"
-        )
-    if missing := sorted(code_files - files.keys()):
-        raise ValueError(f"{checkpoint} lacks code that it refers to: {', '.join(missing)}; save the model again")
+    architecture = (config.get("architectures") or ["nothing"])[0]
+    if not hasattr(module, architecture):
+        raise ValueError(f"{checkpoint / 'config.json'} names {architecture} in architectures: save the model again")
+    return getattr(module, architecture)
 
 
 def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTrainedModel:
@@ -239,39 +211,26 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
     auto_class = getattr(transformers, model_class.auto_class_name)
     model, tokenizer = load_checkpoint(str(checkpoint), auto_class=auto_class)
     if auto_class is AutoModelForSequenceClassification:
-        _check_classifies(checkpoint, model, tokenizer)
+        if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
+            raise ValueError(
+                f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: replace it with one that "
+                "does (build_word_tokenizer with token_type_ids=True)"
+            )
+        texts = PAIR if model.takes_pairs else PAIR[:1]
+        with torch.no_grad():
+            model(**tokenizer(*texts, return_tensors="pt").to(model.device))
     elif model.induces_trees:
-        ids = tokenizer.get_vocab()
-        words = [token for token in sorted(ids, key=ids.get) if token not in tokenizer.all_special_tokens]
-        model.parse(" ".join(words[:10]), tokenizer)
+        model.parse(PAIR[0], tokenizer)
     return model
-
-
-def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises a `ValueError` if `pipeline("text-classification")` could not classify a text or pair of texts."""
-    if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
-        raise ValueError(
-            f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: replace it with one that "
-            "does (build_word_tokenizer with token_type_ids=True)"
-        )
-    with torch.no_grad():
-        logits = model(
-            **tokenizer(*(PAIR if model.takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)
-        ).logits
-    if not logits.isfinite().all():
-        raise ValueError(f"the logits of {checkpoint} contain NaN or infinity")
 
 
 def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tuple[ModelCard, list[EvalResultEntry]]:
     """Builds the card, and the scores for the Hub, from a results file."""
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # invalid JSON or UTF-8
-        raise ValueError(f"the results {path} are not valid JSON: {error}") from error
-    is_logic = results.get("task") == LOGIC
-    try:
+        is_logic = results.get("task") == LOGIC
         card = (logic_card if is_logic else model_card)(repository, model.config, results)
-        entries = [] if is_logic else eval_result_entries(results)
+        scores = [] if is_logic else eval_result_entries(results)
     except ValueError as error:
         raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
@@ -279,4 +238,4 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tup
             f"the results {path} belong to another model: it had {results['parameters']:,} parameters, this one has "
             f"{model.num_parameters():,}"
         )
-    return card, entries
+    return card, scores

@@ -11,30 +11,24 @@ from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
 OPSET = 20
-# Metadata key for the initial values of the state, one number per tensor.
-INITIAL_STATE = "initial_state"
 
 
-class _LanguageModel(torch.nn.Module):
+class _Graph(torch.nn.Module):
+    """A model whose outputs are a plain dictionary."""
+
     def __init__(self, model: PreTrainedModel):
         super().__init__()
         self.model = model
-        self.options = {"output_distances": True} if model.induces_trees else {}
+        self.options = {"return_dict": True}
+        if model.can_generate():
+            self.options["use_cache"] = True
+        if model.can_generate() and model.induces_trees:
+            self.options["output_distances"] = True
 
-    def forward(self, input_ids, attention_mask, state):
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "state": state}
-        return dict(self.model(**inputs, use_cache=True, return_dict=True, **self.options))
-
-
-class _Classifier(torch.nn.Module):
-    def __init__(self, model: PreTrainedModel):
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids, attention_mask, input_ids_pair=None, attention_mask_pair=None):
-        pair = {"input_ids_pair": input_ids_pair, "attention_mask_pair": attention_mask_pair}
-        inputs = {} if input_ids_pair is None else pair
-        return {"logits": self.model(input_ids, attention_mask, return_dict=True, **inputs).logits}
+    def forward(self, input_ids, attention_mask, state=None, input_ids_pair=None, attention_mask_pair=None):
+        others = {"state": state, "input_ids_pair": input_ids_pair, "attention_mask_pair": attention_mask_pair}
+        given = {name: value for name, value in others.items() if value is not None}
+        return dict(self.model(input_ids, attention_mask, **given, **self.options))
 
 
 def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
@@ -50,9 +44,6 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
         model: a language model, or a classifier of sequences or pairs. It is not changed.
         path: output file; an existing file is replaced.
 
-    Returns:
-        The path.
-
     Raises:
         ImportError: if the extra `onnx` is not installed.
     """
@@ -65,13 +56,11 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
         state = model.model.initial_state(len(ids))
         inputs["state"] = state
         fills = {name: tensor.flatten()[0].item() for name, tensor in named_tensors({"state": state}).items()}
-        metadata[INITIAL_STATE] = json.dumps(fills)
-        graph = _LanguageModel(model)
-    else:
-        if model.takes_pairs:
-            inputs |= {"input_ids_pair": ids.clone(), "attention_mask_pair": mask.clone()}
-        graph = _Classifier(model)
+        metadata["initial_state"] = json.dumps(fills)  # one number per tensor
+    elif model.takes_pairs:
+        inputs |= {"input_ids_pair": ids.clone(), "attention_mask_pair": mask.clone()}
 
+    graph = _Graph(model)
     outputs = named_tensors(graph(**inputs))
     batch, lengths = Dim("batch"), {"input_ids": Dim("length"), "input_ids_pair": Dim("length_pair")}
     lengths |= {"attention_mask": lengths["input_ids"], "attention_mask_pair": lengths["input_ids_pair"]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard, HfApi
 
-from .export import folder_files, read_card, repository_files
+from .export import check_license, folder_files, repository_files
 
 DATASET_FILES = ("*.parquet", "*.jsonl", "README.md", "LICENSE")
 
@@ -34,7 +34,7 @@ def push_model(
         The URL of the commit.
 
     Raises:
-        FileNotFoundError, ValueError: if the folder cannot be shared; the message says how to fix it.
+        FileNotFoundError, ValueError: if the folder cannot be shared.
         OSError: if the upload fails. The repository is unchanged, unless only the response was lost; a repository that
             this call created is empty. Pushing again is safe: nothing is committed twice.
     """
@@ -59,25 +59,15 @@ def push_dataset(
 
     Args:
         folder: `.parquet` or `.jsonl` files, and a `README.md` with a license in its metadata.
-        repository, private, revision, token: see `push_model`.
-
-    Returns:
-        The URL of the commit.
-
-    Raises:
-        FileNotFoundError, ValueError: if the folder cannot be shared; the message says how to fix it.
-        OSError: see `push_model`.
+        repository, private, revision, token: see `push_model`, also for the result and the errors.
     """
     _check_name(repository)
     files = folder_files(folder)
     if unrelated := sorted(name for name in files if not any(fnmatch(name, pattern) for pattern in DATASET_FILES)):
         raise ValueError(f"{folder} has files that are no part of a dataset; remove them: {', '.join(unrelated)}")
-    if not any(name.endswith((".parquet", ".jsonl")) for name in files):
-        raise ValueError(f"{folder} has no data: expected .parquet or .jsonl files")
     if "README.md" not in files:
         raise FileNotFoundError(f"{folder} has no README.md: write a card that states the source of the data")
-    if not read_card(DatasetCard, files["README.md"]).data.get("license"):
-        raise ValueError(f"the metadata of {files['README.md']} name no license")
+    check_license(DatasetCard, files["README.md"])
     return _push(files, repository, private, revision, token, repo_type="dataset")
 
 

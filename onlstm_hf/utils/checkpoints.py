@@ -16,7 +16,7 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
 RELEASED_MODEL = Path("model_cards", "onlstm-english")
-# The model inside the package, for installations without a checkout; written by `training/pack.py`.
+# The same with rounded weights inside the package, for installations without a checkout (`training/pack.py`).
 PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _NOISY_LOGGERS = ("transformers", "huggingface_hub", "accelerate.utils.other")
@@ -25,8 +25,7 @@ _NOISY_LOGGERS = ("transformers", "huggingface_hub", "accelerate.utils.other")
 def default_model() -> str:
     """Returns the folder of the default model for `onlstm_hf.DEFAULT_MODEL` and the commands.
 
-    The environment variable `ONLSTM_MODEL` comes first, then the released model of a checkout, then the same model
-    with rounded weights inside the package.
+    This is `ONLSTM_MODEL` of the environment, the released model of a checkout, or the packed one.
     """
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
@@ -49,10 +48,8 @@ def load_checkpoint(
     Args:
         name: a checkpoint folder, or a name on the Hub.
         any_causal_model: whether to accept language models that are not from this package.
-        auto_class: the Auto class of Transformers that loads the model.
-        trust_remote_code: whether to run code from the checkpoint if its model type is unknown.
-        dtype: data type of the weights.
-        implementation: an implementation for `set_implementation`, for models of this package.
+        auto_class: the Auto class of Transformers that loads the model; `trust_remote_code` and `dtype` are for it.
+        implementation: see `set_implementation`, for models of this package.
 
     Raises:
         FileNotFoundError: if the folder, its configuration or its tokenizer does not exist.
@@ -79,8 +76,7 @@ def load_checkpoint(
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
         if auto_class is AutoModelForCausalLM and not (any_causal_model or hasattr(model, "parse")):
             raise ValueError(f"{name} is no model of this package: it is of type {model.config.model_type}")
-        if report["missing_keys"]:
-            missing = sorted(report["missing_keys"])
+        if missing := sorted(report["missing_keys"]):
             raise ValueError(f"the model {name} lacks {len(missing)} of its weights, for instance {missing[0]}")
         for parameter_name, parameter in model.named_parameters():
             if not parameter.isfinite().all():

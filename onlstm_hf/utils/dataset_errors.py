@@ -8,14 +8,9 @@ from pathlib import Path
 
 @contextmanager
 def reported_dataset_errors(source: str, what: str) -> Iterator[None]:
-    """Turns any exception of loading a dataset into a `ValueError`.
+    """Turns any exception of loading a dataset into a `ValueError` that names the loaded part (`what`).
 
-    Args:
-        source: the name of the dataset on the Hub, or its folder.
-        what: the loaded part, for the message.
-
-    Raises:
-        FileNotFoundError: immediately, if the folder does not exist and the name is not valid on the Hub.
+    A `FileNotFoundError` is raised immediately if `source` is neither a folder nor a valid name on the Hub.
     """
     is_local = Path(source).exists()
     if not is_local and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source):

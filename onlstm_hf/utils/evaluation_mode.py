@@ -9,13 +9,9 @@ from torch import nn
 
 @contextmanager
 def evaluation_mode(model: nn.Module, gradients: bool = False) -> Iterator[None]:
-    """Puts a model into evaluation mode within the block, and then restores the mode of every module.
+    """Puts a model into evaluation mode, with or without gradients, and then restores the mode of every module.
 
     All threads share the mode, so several threads may only use a model that is already in evaluation mode.
-
-    Args:
-        model: any module.
-        gradients: whether to record operations for a backward pass.
     """
     in_training = [module for module in model.modules() if module.training]
     for module in in_training:

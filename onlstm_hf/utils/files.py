@@ -11,12 +11,7 @@ from typing import IO
 
 
 def read_text_file(path: str | os.PathLike) -> Iterator[str]:
-    """Yields the lines of a UTF-8 text file.
-
-    Raises:
-        FileNotFoundError, IsADirectoryError: if the file does not exist or is a folder.
-        ValueError: see `read_lines`.
-    """
+    """Yields the lines of a UTF-8 text file; for errors see `check_is_text_file` and `read_lines`."""
     check_is_text_file(path)
     return read_lines(binary_lines(path), str(path))
 
@@ -30,15 +25,12 @@ def check_is_text_file(path: str | os.PathLike) -> None:
 
 
 def check_writable(*paths: str | os.PathLike | None, endings: Collection[str] = (), is_new: bool = False) -> None:
-    """Raises an error before long work whose results could not be written; `None` stands for no file.
+    """Raises an `OSError` or `ValueError` before long work whose results could not be written.
 
     Args:
-        paths: files; with `is_new` files or folders.
+        paths: files, or with `is_new` files and folders; `None` stands for no file.
         endings: allowed endings of the names; by default any.
         is_new: whether nothing of these names may exist.
-
-    Raises:
-        FileExistsError, FileNotFoundError, IsADirectoryError, ValueError: for a name, its folder or its ending.
     """
     for path in (Path(path) for path in paths if path is not None):
         if is_new and path.exists():
@@ -67,11 +59,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
-    """Decodes lines of text lazily.
-
-    Args:
-        lines: lines as bytes, such as a file that is open in binary mode.
-        source: the name of the text in error messages.
+    """Decodes lines of text lazily; messages call the text `source`.
 
     Raises:
         ValueError: for a compressed text, a line that is not UTF-8 or has NUL characters, and at the end if all lines
@@ -87,17 +75,15 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
             raise ValueError(
                 f"{source} is not UTF-8: byte {error.object[error.start]:#04x} in line {number}; convert it to UTF-8"
             ) from error
-        refuse_nul(text, f"{source}, line {number},")
+        if "\0" in text:
+            place = f"{source}, line {number},"
+            raise ValueError(
+                f"{place} has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8"
+            )
         has_words = has_words or bool(text.strip())
         yield text
     if not has_words:
         raise ValueError(f"{source} is empty: it has no sentence")
-
-
-def refuse_nul(text: str, place: str) -> None:
-    """Raises a `ValueError` for text with NUL characters, which is usually UTF-16 read as UTF-8."""
-    if "\0" in text:
-        raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8")
 
 
 def fingerprint(texts: Iterable[str]) -> str:
@@ -112,8 +98,7 @@ def fingerprint(texts: Iterable[str]) -> str:
 def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
     """Writes a file of UTF-8 text or bytes atomically: it replaces `path` only if the block ends without an error.
 
-    Raises:
-        OSError: if the file cannot be written, for instance because the disk is full; the error names the file.
+    An `OSError`, for instance because the disk is full, names the file.
     """
     path = Path(path)
     temporary = _temporary_name(path)

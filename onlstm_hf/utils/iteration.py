@@ -1,9 +1,7 @@
 """Iteration with a progress bar, and in windows of bounded size."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
-Item = TypeVar("Item")
 PROGRESS_AFTER_SECONDS = 2.0
 
 
@@ -15,18 +13,14 @@ def progress_bar(
     description: str | None = None,
     shown: bool | None = None,
 ):
-    """Returns a tqdm progress bar on standard error that disappears at the end.
+    """Returns a tqdm progress bar on standard error that disappears at the end; Transformers' setting can hide it.
 
     Args:
         iterable: the items; without it the caller counts with `bar.update(n)`.
         unit: name of an item, such as `"sentence"`.
         total: number of items if the iterable has no length.
         description: text before the bar.
-        shown: `True` for always, `False` for never. By default the bar appears on terminals and in notebooks after
-            `PROGRESS_AFTER_SECONDS`.
-
-    Returns:
-        An iterable and context manager from `transformers.utils.logging`, whose `disable_progress_bar()` hides it.
+        shown: by default the bar appears on terminals and in notebooks after `PROGRESS_AFTER_SECONDS`.
     """
     from transformers.utils.logging import tqdm  # imported here so that commands without a bar start faster
 
@@ -41,9 +35,7 @@ def progress_bar(
     )
 
 
-def bounded_windows(
-    items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
-) -> Iterator[list[Item]]:
+def bounded_windows(items: Iterable, max_items: int, size_of: Callable[..., int], max_size: int) -> Iterator[list]:
     """Groups neighbouring items; a window ends when it has `max_items` items or its size reaches `max_size`."""
     window, size = [], 0
     for item in items:

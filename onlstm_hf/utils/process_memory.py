@@ -9,14 +9,10 @@ _LARGEST = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Makes glibc keep freed memory for reuse by this process.
+    """Makes glibc keep freed memory for reuse by this process; returns `False` with another C library.
 
     By default glibc returns large blocks to the system, and must request them again page by page for each new tensor.
-    Training steps allocate the same large tensors again and again. The process keeps its peak memory, which suits
-    training scripts, but not necessarily servers.
-
-    Returns:
-        Whether the setting was applied. C libraries other than glibc are left unchanged.
+    Training steps allocate the same large tensors again and again, so the process should keep its peak memory.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

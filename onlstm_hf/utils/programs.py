@@ -11,20 +11,12 @@ MAX_THREADS = 1024
 
 
 def run_program(name: str, work: Callable[[], None]) -> int:
-    """Runs a program and reports user errors in one line on standard error.
-
-    Args:
-        name: name of the program, the start of that line.
-        work: the program. A `ValueError`, `OSError` or `ImportError` counts as a user error.
+    """Runs a program; for a `ValueError`, `OSError` or `ImportError` prints its name and the error on standard error.
 
     Returns:
         The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
     """
-    if sys.stderr is None:  # closed; `print` would write messages to standard output
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (it is open until the process ends)
     try:
-        if sys.stdout is None:
-            raise OSError("standard output is closed; redirect it to a file or to /dev/null")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")
         work()
@@ -41,22 +33,22 @@ def run_program(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
-def _integer(kind: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
-    """Returns an argument type for whole numbers within bounds; `kind` names them in messages."""
+def _integer(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """Returns an argument type for whole numbers within bounds."""
     bounds = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
 
     def convert(text: str) -> int:
         if not text.isdecimal() or int(text) < lowest or (highest is not None and int(text) > highest):
-            raise argparse.ArgumentTypeError(f"must be {kind} {bounds}, not {text}")
+            raise argparse.ArgumentTypeError(f"must be a whole number {bounds}, not {text}")
         return int(text)
 
     return convert
 
 
-natural_number = _integer("a whole number", 0)
-positive_integer = _integer("a whole number", 1)
-thread_count = _integer("a number of threads", 1, MAX_THREADS)
-port_number = _integer("a port", 1, 65535)
+natural_number = _integer(0)
+positive_integer = _integer(1)
+thread_count = _integer(1, MAX_THREADS)
+port_number = _integer(1, 65535)
 
 
 def num_cores() -> int:
@@ -85,32 +77,24 @@ def add_code_option(parser: argparse.ArgumentParser) -> None:
 
 
 def split_weights(names: Iterable[str]) -> list[tuple[str, float]]:
-    """Returns the name and weight of each parser, see `split_weight`.
+    """Splits each `NAME=WEIGHT` into the name and weight of a parser; `NAME` alone has weight 1.
 
     Raises:
         ValueError: if a parser is named twice, or a weight is not a positive number.
     """
-    weighted = list(map(split_weight, names))
-    paths = [os.path.realpath(name) for name, _ in weighted]
-    for index, (name, _) in enumerate(weighted):
-        if paths[index] in paths[:index]:
-            raise ValueError(f"{name} is named twice; NAME=2 counts a parser as two")
+    weighted, seen = [], set()
+    for name in names:
+        parser, separator, text = name.rpartition("=")
+        if not separator or Path(name).exists():
+            parser, text = name, "1"
+        try:
+            weight = float(text)
+        except ValueError:
+            weight = 0.0
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"give NAME or NAME=WEIGHT, with a weight above 0, not {name}")
+        if os.path.realpath(parser) in seen:
+            raise ValueError(f"{parser} is named twice; NAME=2 counts a parser as two")
+        seen.add(os.path.realpath(parser))
+        weighted.append((parser, weight))
     return weighted
-
-
-def split_weight(name: str) -> tuple[str, float]:
-    """Splits `NAME=WEIGHT` into the name and weight of a parser; `NAME` alone has weight 1.
-
-    Raises:
-        ValueError: if the weight is not a positive number.
-    """
-    if "=" not in name or Path(name).exists():
-        return name, 1.0
-    path, _, weight = name.rpartition("=")
-    try:
-        value = float(weight)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"give NAME or NAME=WEIGHT, with a weight above 0, not {name}")
-    return path, value

@@ -20,18 +20,9 @@ VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def write_results(path: str | os.PathLike, results: dict, script: str, arguments: Sequence[str]) -> dict:
-    """Writes results and how they were computed to a JSON file with machine-independent paths.
+    """Writes results, and the command and machine that computed them, to a JSON file; returns its content.
 
-    (`evaluate.save` does not write atomically. It records the path of the interpreter, not the command or machine.)
-
-    Args:
-        path: the file, which is written atomically.
-        results: JSON values. `portable` converts paths in keys and values.
-        script: path of the script in a checkout, for instance `eval/evaluate_lm.py`.
-        arguments: command-line arguments of the script.
-
-    Returns:
-        The content of the file.
+    `script` is its path in a checkout, such as `eval/evaluate_lm.py`. `portable` converts all paths.
     """
     written = portable(
         {
@@ -71,11 +62,7 @@ def portable(content: Any) -> Any:
 
 
 def describe_machine(device: torch.device | None = None) -> dict:
-    """Describes this machine: CPU with cores and vector extensions, number of threads, and GPU if there is one.
-
-    Args:
-        device: the device of the measurements; by default the GPU if there is one.
-    """
+    """Describes CPU and threads, and the GPU if `device` is one or, by default, if there is one."""
     machine = {
         "cpu": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -85,8 +72,7 @@ def describe_machine(device: torch.device | None = None) -> dict:
     }
     cpu_info = Path("/proc/cpuinfo")
     if cpu_info.exists():
-        fields = dict(line.split(":", 1) for line in cpu_info.read_text().splitlines() if ":" in line)
-        fields = {name.strip(): value.strip() for name, value in fields.items()}
+        fields = dict(re.findall(r"^(model name|flags)\s*: (.*)", cpu_info.read_text(), re.MULTILINE))
         machine["cpu"] = fields.get("model name", machine["cpu"])
         flags = fields.get("flags", "").split()
         machine["vector_extensions"] = [name for name in VECTOR_EXTENSIONS if name in flags]

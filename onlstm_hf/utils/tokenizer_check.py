@@ -1,43 +1,35 @@
 """Tokenizer fingerprints in model configurations, and a warning if another tokenizer is used."""
 
 import hashlib
-from weakref import WeakKeyDictionary
+from functools import lru_cache
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
-# Cache: for each tokenizer, fingerprints by vocabulary size and number of tokens.
-_CACHE: WeakKeyDictionary[PreTrainedTokenizerBase, dict[tuple[int, int], str]] = WeakKeyDictionary()
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase, num_tokens: int | None = None) -> str:
     """Returns the size of a vocabulary and a hash of its tokens and ids, such as `"10001:0f1e2d3c4b5a6978"`.
 
-    Args:
-        tokenizer: any Transformers tokenizer.
-        num_tokens: only tokens with ids below this number are hashed; by default all.
+    Only the tokens with ids below `num_tokens` are hashed, by default all.
     """
-    size = len(tokenizer)
-    fingerprints = _CACHE.setdefault(tokenizer, {})
-    num_tokens = size if num_tokens is None else num_tokens
-    if (size, num_tokens) not in fingerprints:
-        tokens = sorted((index, token) for token, index in tokenizer.get_vocab().items() if index < num_tokens)
-        text = "\n".join(f"{index} {token}" for index, token in tokens)
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        fingerprints[size, num_tokens] = f"{num_tokens}:{digest}"
-    return fingerprints[size, num_tokens]
+    return _fingerprint(tokenizer, len(tokenizer), len(tokenizer) if num_tokens is None else num_tokens)
+
+
+@lru_cache(maxsize=8)  # `parse` checks the tokenizer in each call
+def _fingerprint(tokenizer: PreTrainedTokenizerBase, size: int, num_tokens: int) -> str:
+    """Computes the fingerprint; `size` is there for the cache, because tokens can be added to a tokenizer."""
+    tokens = sorted((index, token) for token, index in tokenizer.get_vocab().items() if index < num_tokens)
+    text = "\n".join(f"{index} {token}" for index, token in tokens)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{num_tokens}:{digest}"
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str = "the tokenizer") -> None:
-    """Warns once if the model's configuration has the fingerprint of another tokenizer.
+    """Warns once if the model's configuration has the fingerprint of another tokenizer; messages call this one `name`.
 
     Tokens appended to the vocabulary of the model's tokenizer are ignored.
-
-    Args:
-        tokenizer: the tokenizer to check.
-        config: the model's configuration.
-        name: name of the tokenizer in messages.
 
     Raises:
         ValueError: if the tokenizer has more tokens than the model.

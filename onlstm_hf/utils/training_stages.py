@@ -7,18 +7,11 @@ from typing import Any
 
 
 def training_stages(results: Mapping[str, Any]) -> list[dict]:
-    """Returns the stages of a run or a released model in chronological order.
+    """Returns the stages in the `results.json` of a run or a released language model, in chronological order.
 
-    Args:
-        results: content of `results.json`, as written by `training/train_lm.py` or `training/release.py`.
-
-    Returns:
-        For each stage `goes_on` (whether it started from the weights of another run), `epochs`, `updates`, training
-        time in `seconds`, and final `validation` and `test` perplexity. Unknown values are `None`, such as the epochs
-        of a run with a fixed number of updates.
-
-    Raises:
-        LookupError, TypeError: if the results are not those of a language model.
+    Each has `goes_on` (whether it started from the weights of another run), `epochs`, `updates`, training time in
+    `seconds`, and final `validation` and `test` perplexity. Unknown values are `None`, such as the epochs of a run of
+    a fixed number of updates.
     """
     training = results.get("training", results)
     if "stages" in training:

@@ -86,31 +86,21 @@ def test_a_checkpoint_in_any_format_converts_like_its_state_dict_and_options(
     assert {name: getattr(model.config, name) for name in options} == options
 
 
-def test_the_duplicate_weight_of_a_model_without_drop_connect_is_ignored(tmp_path):
-    checkpoint = onlstm_checkpoint(weight_dropout=0)
-    assert "rnn.cells.0.hh._weight" in checkpoint[0].state_dict()
-    torch.save(checkpoint[0].state_dict(), tmp_path / "state_dict.pt")
-    model, _ = convert_original_checkpoint(tmp_path / "state_dict.pt")
-    assert same_weights(model, convert_original_state_dict(state_dict_of(checkpoint)))
-
-
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
 def test_a_state_dict_gets_the_default_dropouts(tmp_path, suffix):
     state_dict, path = state_dict_of(onlstm_checkpoint()), tmp_path / f"weights{suffix}"
     del state_dict["decoder.weight"]
-    (torch.save if suffix == ".pt" else save_file)(state_dict, path)
+    duplicate = {"rnn.cells.0.hh._weight": torch.ones(3)}  # in models without drop-connect
+    (torch.save if suffix == ".pt" else save_file)(state_dict | duplicate, path)
     model, _ = convert_original_checkpoint(path)
     assert same_weights(model, convert_original_state_dict(state_dict))
     assert model.config.weight_dropout == 0.45
 
 
-def test_arguments_override_the_file(source):
+def test_arguments_override_the_file_and_those_of_another_model_are_refused(source):
     config = convert_original_checkpoint(source, weight_dropout=0.2, hidden_dropout=0.1, parse_layer=2)[0].config
     assert (config.weight_dropout, config.hidden_dropout, config.parse_layer) == (0.2, 0.1, 2)
     assert config.output_dropout == 0.25
-
-
-def test_an_option_of_another_model_is_refused(source):
     with pytest.raises(ValueError, match='is of type "onlstm", which has no num_slots, weight_drop'):
         convert_original_checkpoint(source, num_slots=4, weight_drop=0.1)
 
@@ -163,7 +153,6 @@ def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_p
         ({1: torch.ones(1)}, "tensors have invalid names"),
         ({"\x1b[31m": torch.ones(1)}, "tensors have invalid names"),
         ({"": torch.ones(1)}, "tensors have invalid names"),
-        ({"encoder.weight": torch.ones(2, 2, dtype=torch.int64)}, "floating-point"),
         ({}, "neither an ON-LSTM nor a PRPN of the authors' code: nothing"),
         ({"bert.weight": torch.ones(2)}, "neither an ON-LSTM nor a PRPN of the authors' code: bert.weight"),
         ({"rnn.cells.0.ih.0.weight": torch.ones(2)}, "missing"),
@@ -181,16 +170,6 @@ def test_other_content_is_refused(tmp_path, value, message):
     torch.save(value, tmp_path / "original.pt")
     with pytest.raises(ValueError, match=message):
         convert_original_checkpoint(tmp_path / "original.pt")
-
-
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_missing_and_damaged_files_are_named(tmp_path, suffix):
-    path = tmp_path / f"original{suffix}"
-    with pytest.raises(FileNotFoundError, match=f"there is no file {path}"):
-        convert_original_checkpoint(path)
-    path.write_bytes(b"\x00damaged" * 40)
-    with pytest.raises(ValueError, match=f"cannot read {path}"):
-        convert_original_checkpoint(path)
 
 
 def test_unreadable_attributes_must_be_given_as_options(tmp_path):

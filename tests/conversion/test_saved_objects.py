@@ -9,13 +9,14 @@ import zlib
 from collections import OrderedDict
 from contextlib import suppress
 from io import BytesIO
+from itertools import product
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.conversion.saved_objects import MAX_OPERATIONS, Record, SavedObject, dictionary_of
+from onlstm_hf.conversion.saved_objects import MAX_OPERATIONS, Record, dictionary_of, read_saved_object, tensor_of
 from tests.helpers.original_files import (
     LEGACY_HEAD,
     MakesAFolder,
@@ -39,12 +40,10 @@ def save(value, path, is_zip=True):
     return path
 
 
-def torch_zip(path, program: bytes, storages: dict[str, bytes], compression=zipfile.ZIP_STORED, **entries):
+def torch_zip(path, program: bytes, storages: dict[str, bytes], compression=zipfile.ZIP_STORED):
     """Writes a zip file like `torch.save`, with any pickle."""
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("file/data.pkl", program)
-        for name, content in entries.items():
-            archive.writestr(f"file/{name}", content)
         for key, content in storages.items():
             archive.writestr(f"file/data/{key}", content)
     return path
@@ -66,13 +65,12 @@ def tensor_program(
 
 
 def read_tensor(path) -> torch.Tensor:
-    saved = SavedObject(path)
-    return saved.tensor(saved.content)
+    return tensor_of(*read_saved_object(path))
 
 
 def load(program: bytes, folder):
     """Reads a zip file with this pickle."""
-    return SavedObject(torch_zip(folder / "file", program, {})).content
+    return read_saved_object(torch_zip(folder / "file", program, {}))[0]
 
 
 SIX_NUMBERS = torch.arange(6.0).numpy().tobytes()
@@ -95,9 +93,9 @@ def test_tensors_of_all_common_types_are_read(tmp_path, dtype, is_zip):
 @both_formats
 def test_views_scalars_and_parameters_are_read(tmp_path, is_zip):
     matrix = torch.arange(20.0).reshape(4, 5)
-    tensors = [matrix.t(), matrix[1:3, ::2], matrix[2, 3], torch.tensor(7), torch.zeros(0), matrix[None, :, :]]
-    saved = SavedObject(save([*tensors, torch.nn.Parameter(matrix)], tmp_path / "file", is_zip))
-    read = [saved.tensor(record) for record in saved.content]
+    tensors = [matrix.t(), matrix[1:3, ::2], matrix[2, 3], torch.tensor(7), matrix[None, :, :]]
+    content, storages = read_saved_object(save([*tensors, torch.nn.Parameter(matrix)], tmp_path / "file", is_zip))
+    read = [tensor_of(record, storages) for record in content]
     assert all(map(is_same, read, [*tensors, matrix]))
     assert not read[-1].requires_grad
     assert read[0].untyped_storage().data_ptr() == read[1].untyped_storage().data_ptr()
@@ -106,19 +104,20 @@ def test_views_scalars_and_parameters_are_read(tmp_path, is_zip):
 @both_formats
 def test_modules_and_optimizers_are_records(tmp_path, is_zip):
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.25))
-    saved = SavedObject(save([module, torch.optim.Adam(module.parameters())], tmp_path / "file", is_zip))
-    names = ["torch.nn.modules.container.Sequential", "torch.optim.adam.Adam"]
-    assert [record.full_name for record in saved.content] == names
-    linear, norm, dropout = dictionary_of(saved.content[0].state["_modules"]).values()
-    assert is_same(saved.tensor(linear.state["_parameters"]["weight"]), module[0].weight.detach())
-    assert is_same(saved.tensor(norm.state["_buffers"]["running_var"]), module[1].running_var)
+    path = save([module, torch.optim.Adam(module.parameters())], tmp_path / "file", is_zip)
+    (read, optimizer), storages = read_saved_object(path)
+    assert read.full_name == "torch.nn.modules.container.Sequential"
+    assert optimizer.full_name == "torch.optim.adam.Adam"
+    linear, norm, dropout = dictionary_of(read.state["_modules"]).values()
+    assert is_same(tensor_of(linear.state["_parameters"]["weight"], storages), module[0].weight.detach())
+    assert is_same(tensor_of(norm.state["_buffers"]["running_var"], storages), module[1].running_var)
     assert dropout.state["p"] == 0.25
 
 
 def test_containers_text_numbers_and_cycles_are_read(tmp_path):
     content = {"list": [1, -2.5, None, True, 1 << 60], "tuple": (("é",), "", ()), 7: {}}
     content["itself"] = content
-    read = SavedObject(save(content, tmp_path / "file")).content
+    read, _ = read_saved_object(save(content, tmp_path / "file"))
     assert read.pop("itself") is read
     del content["itself"]
     assert read == content
@@ -131,9 +130,8 @@ def test_containers_text_numbers_and_cycles_are_read(tmp_path):
 def test_source_code_in_the_older_format_is_skipped(tmp_path):
     save_as_torch_0_3([torch.nn.Linear(2, 3)], tmp_path / "file")
     assert b"class Linear(nn.Module)" in (tmp_path / "file").read_bytes()
-    saved = SavedObject(tmp_path / "file")
-    (record,) = saved.content
-    assert saved.tensor(dictionary_of(record.state["_parameters"])["weight"]).shape == (3, 2)
+    (record,), storages = read_saved_object(tmp_path / "file")
+    assert tensor_of(dictionary_of(record.state["_parameters"])["weight"], storages).shape == (3, 2)
     assert record.state["_backend"].full_name == "torch.nn.backends.thnn._get_thnn_function_backend"
 
 
@@ -155,7 +153,6 @@ IMPOSSIBLE_TENSORS = {
     "negative size": {"sizes": (-2, 3)},
     "repeated without end": {"sizes": (10**9, 10**9), "strides": (0, 0)},
     "repeated": {"sizes": (3, 3), "strides": (1, 0)},
-    "too many dimensions": {"sizes": (1,) * 9, "strides": (1,) * 9},
     "fewer steps than sizes": {"strides": (1,)},
     "size that is no number": {"sizes": (2, "3")},
     "size that is no integer": {"sizes": (2, 3.0)},
@@ -191,52 +188,49 @@ def test_an_impossible_tensor_is_refused(tmp_path, fields):
             read_tensor(path)
 
 
-def test_undamaged_test_files_are_read(tmp_path):
-    for path in tensor_files(tmp_path):
-        assert is_same(read_tensor(path), torch.arange(6.0).reshape(2, 3))
-
-
-def test_a_damaged_entry_is_detected(tmp_path):
-    path = torch_zip(tmp_path / "file", tensor_program(), {"0": SIX_NUMBERS})
+def test_undamaged_test_files_are_read_and_a_damaged_entry_is_detected(tmp_path):
+    path, legacy = tensor_files(tmp_path)
+    assert is_same(read_tensor(path), torch.arange(6.0).reshape(2, 3)) and is_same(
+        read_tensor(path), read_tensor(legacy)
+    )
     content = path.read_bytes()
     path.write_bytes(content.replace(SIX_NUMBERS, SIX_NUMBERS[:-1] + b"\x01"))
     with pytest.raises(ValueError, match="Bad CRC"):
-        SavedObject(path)
-
-
-def test_big_endian_numbers_are_refused(tmp_path):
-    torch_zip(tmp_path / "zip", tensor_program(), {"0": SIX_NUMBERS}, byteorder="big")
-    system = {**LEGACY_HEAD[2], "little_endian": False}
-    write_legacy(tmp_path / "legacy", tensor_program(), {"0": torch.arange(6.0)}, head=(*LEGACY_HEAD[:2], system))
-    for path in (tmp_path / "zip", tmp_path / "legacy"):
-        with pytest.raises(ValueError, match="big-endian"):
-            SavedObject(path)
+        read_saved_object(path)
 
 
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "file"
-    for content in (b"", b"text", b"\x80\x02N.", pickle.dumps({"a": 1}), pickle.dumps(1001, 2), os.urandom(400)):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=f"cannot read {path}"):
-            SavedObject(path)
+    contents = (b"", b"text", b"\x80\x02N.", pickle.dumps({"a": 1}), pickle.dumps(1001, 2), os.urandom(400))
+    for content, place in product(contents, (path, tmp_path / "file.safetensors")):
+        place.write_bytes(content)
+        with pytest.raises(ValueError, match=f"cannot read {place}"):
+            read_saved_object(place)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("word/document.xml", "text")
     with pytest.raises(ValueError, match=r"not from torch\.save"):
-        SavedObject(path)
+        read_saved_object(path)
     with tarfile.open(path, "w") as archive:  # the format of torch 0.1.10 and older
         archive.addfile(tarfile.TarInfo("storages"), BytesIO())
     with pytest.raises(ValueError, match=f"cannot read {path}"):
-        SavedObject(path)
+        read_saved_object(path)
     for missing in (tmp_path, tmp_path / "missing"):
         with pytest.raises(FileNotFoundError, match=f"there is no file {missing}"):
-            SavedObject(missing)
+            read_saved_object(missing)
 
 
-@pytest.mark.parametrize("head", [(1, 1001, {}), (LEGACY_HEAD[0], 1002, {}), (*LEGACY_HEAD[:2], [1]), LEGACY_HEAD[:2]])
+MAGIC, VERSION, _ = LEGACY_HEAD
+BIG_ENDIAN = {"little_endian": False}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [(1, VERSION, {}), (MAGIC, 1002, {}), (MAGIC, VERSION), (MAGIC, VERSION, [1]), (MAGIC, VERSION, BIG_ENDIAN)],
+)
 def test_another_version_of_the_older_format_is_refused(tmp_path, head):
     write_legacy(tmp_path / "file", tensor_program(), {"0": torch.arange(6.0)}, head=head)
     with pytest.raises(ValueError, match="cannot read"):
-        SavedObject(tmp_path / "file")
+        read_saved_object(tmp_path / "file")
 
 
 @pytest.mark.parametrize("keys", [[], ["1"], ["0", "1"], ["0", "0"], [0], [["0"]]])
@@ -305,7 +299,7 @@ def test_a_pickle_that_would_run_code_is_refused(program, tmp_path):
     for start in (b"\x80\x02", b"\x80\x04\x95" + struct.pack("<Q", len(program) + 1), b""):
         path = torch_zip(tmp_path / "file", start + program + b".", {})
         with pytest.raises(ValueError, match=f"cannot read {path}"), watched() as events:
-            SavedObject(path)
+            read_saved_object(path)
         assert set(events) <= {"open"}
 
 
@@ -345,7 +339,7 @@ def test_every_pickle_of_the_older_format_is_checked(tmp_path, part):
     parts[part] = pickle.dumps(MakesAFolder(canary), 2)
     (tmp_path / "file").write_bytes(b"".join(parts) + struct.pack("<q", 6) + SIX_NUMBERS)
     with pytest.raises(ValueError, match="the pickle calls"):
-        SavedObject(tmp_path / "file")
+        read_saved_object(tmp_path / "file")
     assert not canary.exists()
 
 
@@ -357,18 +351,21 @@ def test_reading_only_opens_the_file(tmp_path, monkeypatch, save):
     monkeypatch.syspath_prepend(tmp_path)
     save(onlstm_checkpoint(), tmp_path / "file")
     with watched() as events:
-        saved = SavedObject(tmp_path / "file")
-    assert all(isinstance(record, Record) for record in saved.content) and len(saved.content) == 3
+        content, _ = read_saved_object(tmp_path / "file")
+    assert all(isinstance(record, Record) for record in content) and len(content) == 3
     assert set(events) == {"open"}
+
+
+COMPRESSED = "its entries are compressed or overlap"
 
 
 def check_refused_with_little_memory(path, message="cannot read"):
     with memory_below(60_000_000), pytest.raises(ValueError, match=message):
-        SavedObject(path)
+        read_saved_object(path)
 
 
 HUGE = 1 << 40
-COPY_AS_SET = name("builtins", "set") + b"h\x00\x85R"
+COPY_AS_SET = name("__builtin__", "set") + b"h\x00\x85R"
 BOMBS = {
     "text": b"\x8d" + struct.pack("<Q", HUGE) + b"abc.",
     "text below 4 GiB": b"X" + struct.pack("<I", 0xFFFFFFFF) + b"abc.",
@@ -413,11 +410,11 @@ def test_deep_nesting_and_repetition_are_harmless(program, tmp_path):
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_a_zip_bomb_is_not_unpacked(tmp_path, compression):
     program = b"\x80\x02X" + struct.pack("<I", 8 * 10**7) + bytes(8 * 10**7) + b"."
-    check_refused_with_little_memory(torch_zip(tmp_path / "pickle", program, {}, compression), "compressed")
+    check_refused_with_little_memory(torch_zip(tmp_path / "pickle", program, {}, compression), COMPRESSED)
     with zipfile.ZipFile(tmp_path / "storage", "w") as archive:
         archive.writestr("file/data.pkl", tensor_program(10**7, 0, (10**7,), (1,)))
         archive.writestr("file/data/0", bytes(4 * 10**7), compression)
-    check_refused_with_little_memory(tmp_path / "storage", "compressed")
+    check_refused_with_little_memory(tmp_path / "storage", COMPRESSED)
 
 
 def test_overlapping_entries_are_refused(tmp_path):
@@ -436,7 +433,7 @@ def test_overlapping_entries_are_refused(tmp_path):
             archive.filelist.append(entry)
             archive.NameToInfo[entry.filename] = entry
         archive.writestr("file/data.pkl", b"\x80\x02N.")
-    check_refused_with_little_memory(path, "its entries overlap")
+    check_refused_with_little_memory(path, COMPRESSED)
 
 
 @pytest.fixture(scope="module")
@@ -452,15 +449,15 @@ def checkpoint_parts(tmp_path_factory):
     return program, storages, (folder / "zip").read_bytes(), (folder / "legacy").read_bytes()
 
 
-def read_all(saved):
-    pending, seen = [saved.content], set()
+def read_all(content, storages):
+    pending, seen = [content], set()
     while pending:
         found = pending.pop()
         if id(found) in seen:
             continue
         seen.add(id(found))
         with suppress(ValueError):
-            saved.tensor(found)
+            tensor_of(found, storages)
         if isinstance(found, Record):
             pending += [*found.arguments, *found.items.values(), found.state]
         elif isinstance(found, (dict, list, tuple)):
@@ -477,7 +474,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, checkpoint_parts, changes):
     (tmp_path / "legacy").write_bytes(mutated(legacy, changes))
     for name in ("pickle", "zip", "legacy"):
         with suppress(ValueError):
-            read_all(SavedObject(tmp_path / name))
+            read_all(*read_saved_object(tmp_path / name))
 
 
 @both_formats
@@ -486,7 +483,7 @@ def test_a_truncated_file_is_refused(tmp_path, checkpoint_parts, is_zip):
     for length in [*range(0, len(content), 101), len(content) - 1]:
         (tmp_path / "file").write_bytes(content[:length])
         with pytest.raises(ValueError, match="cannot read"):
-            SavedObject(tmp_path / "file")
+            read_saved_object(tmp_path / "file")
 
 
 @given(program=st.binary(max_size=200))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from onlstm_hf.hub.onnx import OPSET, export_onnx, named_tensors
 from tests.helpers.isolated_process import run_isolated
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, pad, random_rows
@@ -41,8 +42,6 @@ def run(graph, inputs: dict) -> dict[str, torch.Tensor]:
 def export(model, path: Path):
     library("onnx")
     library("onnxscript")
-    from onlstm_hf.hub.onnx import export_onnx
-
     return session(export_onnx(model, path))
 
 
@@ -54,8 +53,6 @@ def exported(request, tmp_path_factory):
 
 
 def expected_outputs(model, **inputs) -> dict[str, torch.Tensor]:
-    from onlstm_hf.hub.onnx import named_tensors
-
     options = {"output_distances": True} if model.induces_trees else {}
     with torch.no_grad():
         outputs = named_tensors(dict(model(**inputs, **options)))
@@ -92,8 +89,6 @@ def test_a_text_longer_than_a_block_of_attention_is_read(exported):
 
 
 def test_the_graph_has_the_documented_opset(exported):
-    from onlstm_hf.hub.onnx import OPSET
-
     _, graph = exported
     versions = {entry.domain: entry.version for entry in library("onnx").load(graph._model_path).opset_import}
     assert versions[""] == OPSET

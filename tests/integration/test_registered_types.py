@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 import onlstm_hf
-from onlstm_hf.hub.cards.model_descriptions import describe_classifier, describe_model
+from onlstm_hf.hub.cards.model_descriptions import describe_model
 from onlstm_hf.registration import MODEL_CLASSES
 from tests.helpers.tiny_models import MODEL_TYPES
 from tests.models import test_tree_lstm
@@ -31,7 +31,7 @@ def test_a_registered_type_is_tested_and_has_a_card_and_public_names(config_clas
         "it is in no table of tests (MODEL_TYPES in tests/helpers/tiny_models.py)"
     )
     # Without a text in onlstm_hf/hub/cards/model_descriptions.yaml this is an error.
-    (describe_model if is_language_model else describe_classifier)(config_class())
+    describe_model(config_class(), "language_models" if is_language_model else "classifiers")
 
 
 @pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=MODEL_TYPES)

@@ -63,18 +63,12 @@ def test_leftovers_of_a_killed_process_with_the_same_pid_are_removed(tmp_path, m
 
 @given(st.lists(st.text(alphabet="a \r\v\f\x1c\x85\u2028\u2029"), max_size=5))
 def test_lines_of_texts_and_files_end_only_at_line_feeds(tmp_path_factory, lines):
-    text = "\ufeff" + "".join(f"{line.rstrip(chr(13))}\r\n" for line in ["the cat", *lines])
-    expected = ["the cat", *(line.rstrip("\r") for line in lines)]
+    text = "\ufeff" + "".join(f"{line.rstrip(chr(13))}\r\n" for line in ["the cat", *lines]) + "\nsleeps"
+    expected = ["the cat", *(line.rstrip("\r") for line in lines), "", "sleeps"]
     assert split_lines(text) == expected
     path = tmp_path_factory.getbasetemp() / "lines.txt"
     path.write_bytes(text.encode())
     assert list(read_text_file(path)) == expected
-
-
-def test_line_ends_and_the_byte_order_mark_are_removed(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"\xef\xbb\xbfthe cat\r\n\nsleeps")
-    assert list(read_text_file(path)) == ["the cat", "", "sleeps"]
 
 
 def test_errors_name_the_unreadable_text_and_line(tmp_path):

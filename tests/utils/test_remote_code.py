@@ -129,10 +129,6 @@ def closure(*paths: Path) -> set[Path]:
     return found
 
 
-def checksums(model: PreTrainedModel) -> list[float]:
-    return [parameter.double().sum().item() for parameter in model.parameters()]
-
-
 @pytest.fixture(scope="module", params=list(MODEL_TYPES))
 def kind(request) -> Kind:
     return MODEL_TYPES[request.param]
@@ -192,7 +188,7 @@ def test_a_file_that_needs_one_from_outside_its_folder_is_refused(tmp_path, monk
     monkeypatch.setitem(sys.modules, "tiny_model", module)
     config_class = type("TinyConfig", (), {"__module__": "tiny_model"})
     module.Tiny = type("Tiny", (), {"__module__": "tiny_model", "config_class": config_class})
-    with pytest.raises(ValueError, match="tiny.py needs .*, which is no file: saved code must be in one folder"):
+    with pytest.raises(FileNotFoundError, match=r"\.tools\.py"):
         model_code(module.Tiny)
 
 
@@ -269,7 +265,7 @@ def test_saving_changes_nothing_about_the_model(kind, model, checkpoint, tmp_pat
 def test_a_given_state_dict_is_saved(kind, model, tmp_path):
     zeros = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
     model.save_pretrained(tmp_path, True, zeros)
-    assert not any(checksums(kind.causal_class.from_pretrained(tmp_path)))
+    assert not any(parameter.any() for parameter in kind.causal_class.from_pretrained(tmp_path).parameters())
 
 
 def test_only_the_main_process_writes_code(model, tmp_path):

@@ -54,13 +54,10 @@ def test_epochs_are_summed_over_stages():
     assert epochs_of([second, first]) == "+ 5"
 
 
-def test_a_run_that_stopped_early_has_its_actual_epochs():
+def test_the_epochs_of_a_run_are_its_actual_ones_and_unknown_if_it_had_a_number_of_updates():
     early = {"epochs": 1, "recipe": RUN["recipe"] | {"num_epochs": 1000}}
     assert epochs_of(training_stages(RUN | early)) == "1"
     assert epochs_of(training_stages(RELEASED | {"training": RELEASED["training"] | early})) == "1"
-
-
-def test_a_run_with_a_fixed_number_of_updates_has_unknown_epochs():
     (short,) = training_stages(RUN | {"recipe": RUN["recipe"] | {"max_steps": 7}})
     assert (short["epochs"], short["updates"]) == (None, 7)
     assert epochs_of([short, *training_stages(RUN)]) == ""

@@ -37,7 +37,6 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
 
     Args:
         repository: the name that loads the model: a repository on the Hub or a folder.
-        config: the configuration of the model.
         results: content of `results.json` from `training/release.py`.
 
     Raises:
@@ -83,8 +82,6 @@ def _parsing_section(config: PreTrainedConfig, results: dict, treebank: SimpleNa
     """Returns the template values of the card's parsing section."""
     if "parsing" not in results:
         return {"parsing": None}
-    if treebank is None:
-        raise KeyError("treebank")
     parsing = results["parsing"]
     scores = parsing["all"][main_row(config)]
     recall, of_right_branching = (rows["label_recall"] for rows in (scores, parsing["all"]["right branching"]))
@@ -129,7 +126,7 @@ def _metadata(
     eval_results = [
         EvalResult(
             task_type="text-generation",
-            dataset_type=_without_user(text.dataset),
+            dataset_type=text.dataset.rpartition("/")[2],
             dataset_name=text.title,
             dataset_split=split,
             metric_type="perplexity",
@@ -145,7 +142,7 @@ def _metadata(
             EvalResult(
                 task_type="token-classification",
                 task_name="Unsupervised constituency parsing",
-                dataset_type=_without_user(treebank.dataset),
+                dataset_type=treebank.dataset.rpartition("/")[2],
                 dataset_name=treebank.title,
                 metric_type="f1",
                 metric_name=f"sentence F1, {main_row(config)}{remark}",
@@ -185,7 +182,3 @@ def eval_result_entries(results: dict) -> list[EvalResultEntry]:
 def _beginning(sentence: str) -> str:
     """Returns the first three words as a prompt."""
     return " ".join(sentence.split()[:3])
-
-
-def _without_user(dataset: str) -> str:
-    return dataset.rpartition("/")[2]

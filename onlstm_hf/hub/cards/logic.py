@@ -4,7 +4,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
 from ...logic.formulas import MAX_OPERATORS
-from .model_descriptions import describe_classifier
+from .model_descriptions import describe_model
 from .template import complete_results, fill_template
 
 # Name of the task in results files.
@@ -12,17 +12,8 @@ LOGIC = "logical inference"
 
 
 def logic_card(repository: str, config: PreTrainedConfig, results: dict) -> ModelCard:
-    """Builds the card with metadata.
-
-    Args:
-        repository: the name that loads the model: a repository on the Hub or a folder.
-        config: the configuration of the model.
-        results: content of `results.json` from `training/train_logic.py`.
-
-    Raises:
-        ValueError: if this model type has no description, or results are missing.
-    """
-    description, name = describe_classifier(config), repository.rpartition("/")[2]
+    """Builds the card with metadata from the `results.json` of `training/train_logic.py`; see `model_card`."""
+    description, name = describe_model(config, "classifiers"), repository.rpartition("/")[2]
     with complete_results("training/train_logic.py"):
         totals = [group["total"] for group in results["test"]["by_relation"].values()]
         return fill_template(

@@ -1,6 +1,5 @@
 """Model card texts for each model type, from `model_descriptions.yaml`."""
 
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -9,47 +8,29 @@ from transformers import PreTrainedConfig
 from .published import published_figure
 from .template import render
 
+TASKS = {"perplexity": "language modelling", "f1": "unsupervised constituency parsing"}
 
-def describe_model(config: PreTrainedConfig, tree: str = "", sentence: str = "", beginning: str = "") -> dict:
-    """Returns the card texts of a language model by their keys in the YAML file.
+
+def describe_model(
+    config: PreTrainedConfig, kind: str = "language_models", tree: str = "", sentence: str = "", beginning: str = ""
+) -> dict:
+    """Returns the card texts of a model by their keys in the YAML file.
 
     Args:
-        config: the configuration.
+        kind: `"language_models"`, or `"classifiers"` of pairs.
         tree, sentence, beginning: values for the template variables of these names.
 
     Raises:
         ValueError: if the file has no texts for this model type.
     """
-    texts = _texts("language_models", config)
-    tasks = {"perplexity": "language modelling", "f1": "unsupervised constituency parsing"}
-    rows = {name: published_figure(tasks[name], system) for name, system in texts["reported_as"].items()}
-    return _rendered(texts, config=config, tree=tree, sentence=sentence, beginning=beginning, **rows)
-
-
-def describe_classifier(config: PreTrainedConfig) -> dict:
-    """Returns the card texts of a classifier of pairs by their keys in the YAML file.
-
-    Raises:
-        ValueError: if the file has no texts for this model type.
-    """
-    return _rendered(_texts("classifiers", config), config=config)
-
-
-@cache
-def _content() -> dict:
-    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-
-
-def _texts(kind: str, config: PreTrainedConfig) -> dict:
-    texts = _content()[kind]
-    if config.model_type not in texts:
+    content = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))[kind]
+    if config.model_type not in content:
         raise ValueError(
-            f'there is no card for {kind} of type "{config.model_type}", only for {", ".join(texts)}: '
+            f'there is no card for {kind} of type "{config.model_type}", only for {", ".join(content)}: '
             "add its texts to onlstm_hf/hub/cards/model_descriptions.yaml"
         )
-    return texts[config.model_type]
-
-
-def _rendered(texts: dict, **values) -> dict:
+    texts = content[config.model_type]
+    values = {"config": config, "tree": tree, "sentence": sentence, "beginning": beginning}
+    values |= {name: published_figure(TASKS[name], system) for name, system in texts.get("reported_as", {}).items()}
     rendered = {name: render(text, **values) for name, text in texts.items() if isinstance(text, str)}
     return rendered | {"tags": [render(tag, **values) for tag in texts["tags"]]}

@@ -8,15 +8,10 @@ from statistics import mean, stdev
 import yaml
 
 
-@cache
 def published_figures(task: str) -> list[dict]:
-    """Returns the published figures of a task in the order of the file; do not modify the cached result.
+    """Returns the published figures of a task, named as in results files ("language modelling").
 
-    Args:
-        task: name of the task in results files, such as "language modelling".
-
-    Returns:
-        The fields of each system in the file, with a citation in place of the key of the source.
+    These are the fields of each system in the file, with a citation in place of the key of the source.
     """
     content = _content()
     return [row | {"source": content["sources"][row["source"]]["text"]} for row in content[task]]
@@ -49,10 +44,8 @@ def verification_status(row: Mapping) -> str:
 
 def citation(row: Mapping) -> str:
     """Returns the location of a figure, with a remark if it is not verified or was computed."""
-    return (
-        source_location(row)
-        + {"yes": "", "no": " (not verified)", "computed": " (computed)"}[verification_status(row)]
-    )
+    remarks = {"yes": "", "no": " (not verified)", "computed": " (computed)"}
+    return source_location(row) + remarks[verification_status(row)]
 
 
 def published_figure(task: str, system: str) -> dict:
@@ -61,10 +54,9 @@ def published_figure(task: str, system: str) -> dict:
 
 
 def f1_figures(row: Mapping) -> tuple[dict, dict]:
-    """Returns F1 on all sentences and on sentences of at most ten words, as published or from the published runs.
+    """Returns `mean`, `standard_deviation`, `min` and `max` of F1, as far as they or the runs are published.
 
-    Returns:
-        For both the known values of `mean`, `standard_deviation`, `min` and `max`.
+    The first figures are for all sentences, the second ones for those of at most ten words.
     """
     parts = (row.get("wsj", {}), row.get("wsj10", row.get("sample10", {})))
     return tuple(_spread(part["runs"]) | part if "runs" in part else dict(part) for part in parts)

@@ -14,10 +14,7 @@ def render(text: str, /, **values) -> str:
 
 
 def fill_template(template: str, metadata: ModelCardData, **values) -> ModelCard:
-    """Fills in a template of this folder.
-
-    (`ModelCard.from_template` would leave missing values empty.)
-    """
+    """Fills in a template of this folder. (`ModelCard.from_template` would leave missing values empty.)"""
     text = Path(__file__).with_name(template).read_text(encoding="utf-8")
     return ModelCard(render(text, card_data=metadata.to_yaml(), **values))
 
