@@ -143,7 +143,7 @@ def run(options: argparse.Namespace) -> None:
     from loguru import logger
 
     from ..corpus.executors import choose_engine
-    from ..corpus.inputs import find_files
+    from ..corpus.inputs import file_reader
     from ..corpus.parse_documents import ParseOptions
     from ..corpus.readers import DatasetReader
     from ..corpus.run import parse_corpus
@@ -158,11 +158,10 @@ def run(options: argparse.Namespace) -> None:
         with reported_dataset_errors(options.input, f"the split {split['split']!r} of the dataset {options.input}"):
             load_dataset(options.input, **split, streaming=True)  # before the job begins, not in its tasks
         reader = DatasetReader(options.input, split, streaming=True, **keys)
-        files, corpus = None, {"dataset": options.input, **split, **keys}
+        corpus = {"dataset": options.input, **split, **keys}
     else:
-        files = find_files(options.input, options.kind, options.glob)
-        reader = files.reader(**keys)
-        corpus = {"kind": files.kind, **keys}
+        reader = file_reader(options.input, options.kind, options.glob, **keys)
+        corpus = {"kind": reader.kind, **keys}
     sbatch = dict(options.sbatch or ()) | {"partition": options.partition, "time": options.time or "24:00:00"}
     counts = parse_corpus(
         reader,
@@ -173,7 +172,6 @@ def run(options: argparse.Namespace) -> None:
             language=splitting_language(options),
             **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
         ),
-        files=files,
         output_format=options.output_format,
         engine=choose_engine(
             options.engine,
@@ -181,7 +179,7 @@ def run(options: argparse.Namespace) -> None:
             options.threads,
             memory=options.memory or 2,
             gpus=options.gpus or 0,
-            sbatch=tuple(sbatch.items()),
+            sbatch=sbatch,
         ),
         tasks=options.tasks,
         trust_remote_code=options.trust_remote_code,

@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 
 from datatrove.io import DataFolder
 from datatrove.utils.stats import MetricStats, PipelineStats
 
 from ..version import __version__
-from .inputs import CorpusFiles
 from .parse_documents import STEP_NAME
 from .rows import SCHEMA_VERSION
 
@@ -17,7 +17,7 @@ MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
 def begin_job(
-    output: DataFolder, settings: dict, tasks: int | None, default_tasks: int, files: CorpusFiles | None = None
+    output: DataFolder, settings: dict, fingerprints: Mapping[str, str], tasks: int | None, default_tasks: int
 ) -> int:
     """Begins a job, or resumes a job in this folder that was begun with the same settings and files.
 
@@ -28,44 +28,26 @@ def begin_job(
         ValueError: if the job was begun with other settings or files, or if the folder has unrelated files.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
-    fingerprints = {} if files is None else files.fingerprints
-    manifest = _read_manifest(output)
-    if not manifest:
+    if not output.isfile(MANIFEST):
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
             raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")
-        tasks = tasks or default_tasks
-        manifest = {"settings": settings, "tasks": tasks, "files": fingerprints}
+        manifest = {"settings": settings, "tasks": tasks or default_tasks, "files": dict(fingerprints)}
         manifest["begun_with"] = f"onlstm_hf {__version__}"
-        _write_manifest(output, manifest)
-        return tasks
+        with output.open(f"{MANIFEST}.new", "w") as file:
+            json.dump(manifest, file, indent=2, ensure_ascii=False)
+        output.mv(f"{MANIFEST}.new", MANIFEST)
+        return manifest["tasks"]
+    with output.open(MANIFEST, "r") as file:
+        manifest = json.load(file)
     stored = manifest["settings"] | {"tasks": manifest["tasks"]}
-    requested = settings | {"tasks": tasks or stored["tasks"]}
+    requested = settings | {"tasks": tasks or manifest["tasks"]}
     if changed := [name for name in requested if requested[name] != stored.get(name)]:
         changes = ", ".join(f"{name} was {stored.get(name)}, not {requested[name]}" for name in changed)
         raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
-    previous = manifest.get("files", {})
-    states = {
-        name: "missing" if name not in fingerprints else "new" if name not in previous else "changed"
-        for name in sorted(previous.keys() | fingerprints.keys())
-        if previous.get(name) != fingerprints.get(name)
-    }
-    if states:
-        shown = ", ".join(f"{name} is {state}" for name, state in list(states.items())[:3])
-        raise ValueError(f"{output.path} was begun with other files: {shown}; name a new folder")
-    return stored["tasks"]
-
-
-def _read_manifest(output: DataFolder) -> dict:
-    if not output.exists(MANIFEST):
-        return {}
-    with output.open(MANIFEST, "r") as file:
-        return json.load(file)
-
-
-def _write_manifest(output: DataFolder, manifest: dict) -> None:
-    with output.open(f"{MANIFEST}.new", "w") as file:
-        json.dump(manifest, file, indent=2, ensure_ascii=False)
-    output.mv(f"{MANIFEST}.new", MANIFEST)
+    if changed_files := {path for path, _ in fingerprints.items() ^ manifest["files"].items()}:
+        examples = ", ".join(sorted(changed_files)[:3])
+        raise ValueError(f"{output.path} was begun with other files: {examples}; name a new folder")
+    return manifest["tasks"]
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:

@@ -5,16 +5,15 @@ from math import ceil
 from pathlib import Path
 
 from datatrove.io import DataFolder, get_datafolder
-from datatrove.pipeline.base import PipelineStep
+from datatrove.pipeline.readers.base import BaseReader
 from transformers.utils.logging import get_logger
 
 from ..text.sentence_splitting import MAX_SEVERAL, sentence_splitter
 from ..utils.checkpoints import checkpoint_hash, load_checkpoint
-from .executors import Engine
-from .inputs import CorpusFiles
+from .executors import Engine, run_tasks
 from .job import RUN_FOLDER, begin_job, count_sentences
 from .parse_documents import SEVERAL, ParseDocuments, ParseOptions
-from .progress import shown_progress
+from .progress import ProgressBar
 from .writers import row_writer
 
 logger = get_logger(__name__)
@@ -23,18 +22,16 @@ BYTES_PER_TASK = 1 << 25
 
 
 def parse_corpus(
-    reader: PipelineStep,
+    reader: BaseReader,
     corpus: dict,
     output: str,
     model: str,
     options: ParseOptions,
     *,
-    files: CorpusFiles | None = None,
     output_format: str = "parquet",
     engine: Engine = Engine(),  # noqa: B008 (it is immutable)
     tasks: int | None = None,
     trust_remote_code: bool = False,
-    progress: bool = True,
 ) -> Counter[str] | None:
     """Parses all sentences of a corpus into a table, or resumes an interrupted job.
 
@@ -44,12 +41,10 @@ def parse_corpus(
         output: folder of the table, local or remote.
         model: a checkpoint folder, or a name on the Hub.
         options: what to compute.
-        files: the files of a `FileReader`; `None` for other readers.
         output_format: `"parquet"` or `"jsonl"`.
         engine: where the tasks run.
-        tasks: number of tasks; by default one per `BYTES_PER_TASK` of the corpus, and at least one per worker.
+        tasks: number of tasks; by default one per `BYTES_PER_TASK` of the files, and at least one per worker.
         trust_remote_code: see `load_checkpoint`.
-        progress: whether to show a progress bar.
 
     Returns:
         The number of sentences that were `"parsed"`, and of those that were not by reason; `None` if incomplete tasks
@@ -57,7 +52,7 @@ def parse_corpus(
 
     Raises:
         ValueError: if the model does not fit, or the folder was begun with other settings or files.
-        ChildProcessError: if tasks failed. The other tasks are complete, unless a worker was killed.
+        ChildProcessError: see `run_tasks`.
     """
     folder = get_datafolder(output)
     loaded, tokenizer = load_checkpoint(model, trust_remote_code=trust_remote_code)
@@ -73,22 +68,20 @@ def parse_corpus(
         **options._asdict(),
         "output_format": output_format,
     }
-    num_bytes = 0 if files is None else files.num_bytes
+    num_bytes = sum(getattr(reader, "sizes", {}).values())
     default_tasks = max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1)
-    tasks = begin_job(folder, settings, tasks, default_tasks, files)
+    tasks = begin_job(folder, settings, getattr(reader, "fingerprints", {}), tasks, default_tasks)
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
-    is_shown = progress and records.is_local() and engine.name != "slurm"
-    progress_folder = Path(records.resolve_paths("progress")) if is_shown else None
+    shows_progress = records.is_local() and engine.name != "slurm"
+    progress_folder = Path(records.resolve_paths("progress")) if shows_progress else None
     step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
     executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
-    if engine.name == "slurm" and executor.get_incomplete_ranks():
-        executor.run()
-        return None
-    with shown_progress(progress_folder, tasks, completed=tasks - len(executor.get_incomplete_ranks())):
-        executor.run()
-    if failed := executor.get_incomplete_ranks():
-        log = records.resolve_paths(f"logs/task_{failed[0]:05d}.log")
-        raise ChildProcessError(f"{len(failed)} of {tasks} tasks failed; {log} says why")
+    if ranks := executor.get_incomplete_ranks():
+        if engine.name == "slurm":
+            executor.run()
+            return None
+        with ProgressBar(progress_folder, tasks, completed=tasks - len(ranks)) as bar:
+            run_tasks(executor, ranks, bar.read_reports)
     counts = count_sentences(folder)
     several = counts.pop(SEVERAL, 0)
     if several > MAX_SEVERAL * counts["parsed"]:
