@@ -21,7 +21,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `convert`."""
     parser.add_argument("source", metavar="SOURCE", help="file from torch.save, or a state dict in .safetensors")
     parser.add_argument("out", metavar="OUT", help="new folder to write")
     settings = parser.add_argument_group(

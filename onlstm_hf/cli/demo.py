@@ -21,7 +21,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `demo`."""
     add_models(parser)
     parser.add_argument(
         "--host",

@@ -15,7 +15,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `export`."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint folder")
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
 

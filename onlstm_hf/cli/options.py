@@ -30,12 +30,10 @@ def add_model_options(parser: argparse._ActionsContainer, batch_size: int) -> No
     add_number(parser, "--batch-size", "sentences per forward pass", batch_size)
 
 
-def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: str) -> None:
-    """Adds the options for splitting texts into sentences; the help calls an input `text`, and several `texts`."""
+def add_splitting_options(parser: argparse._ActionsContainer) -> None:
+    """Adds the options for splitting texts into sentences."""
     parser.add_argument(
-        "--split-sentences",
-        action="store_true",
-        help=f"split {texts} into sentences (default: each {text} is one sentence)",
+        "--split-sentences", action="store_true", help="split texts into sentences (default: a line is one sentence)"
     )
     parser.add_argument("--language", metavar="CODE", help="language for --split-sentences (default: en)")
 

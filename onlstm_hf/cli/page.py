@@ -18,7 +18,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `page`."""
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
     add_models(parser)
     add_choice(
@@ -38,7 +37,6 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="checkpoint folders or names on the Hub; the page opens with the first (default: see `onlstm-hf --help`)",
     )
-    parser.set_defaults(list_argument="models")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -9,12 +9,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from itertools import count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..utils.files import check_writable, written_file, written_folder
-from .options import add_choice, add_number, add_tree_options
+from ..utils.iteration import progress_bar
+from .options import add_choice, add_tree_options
 from .sentences import Sentence, UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ rules that turn distances into a tree (--branching-bias):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `parse`."""
     add_sentence_options(parser)
     add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
     add_tree_options(parser)
@@ -74,11 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ["words", "tokens"],
         "leaves of the trees: words, or the tokenizer's tokens, which can be parts of words",
     )
-    add_number(
-        parser,
-        "--max-length",
-        "process at most N tokens of a sentence at a time, which saves memory; the trees are the same",
-    )
     parser.add_argument(
         "--output", metavar="PATH", help="write a new file (or folder of pictures) instead of standard output"
     )
@@ -89,8 +84,10 @@ def run(options: argparse.Namespace) -> None:
     sentences = read_sentences(options)
     path = None if options.output is None else Path(options.output)
     check_writable(path, is_new=True)
+    names = ("layer", "branching_bias", "punctuation", "units")
+    parse_options = {name: getattr(options, name) for name in names}
     if options.format == "svg":
-        _draw(options, sentences, path)
+        _draw(options, sentences, path, parse_options)
         return
     model, tokenizer = load_model(options, options.dtype)
     write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
@@ -98,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
         # Sorting the sentences of several batches by length reduces padding.
         size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
         for batch in in_batches(sentences, size, are_printed=path is None):
-            trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
+            trees = model.parse(batch, tokenizer, progress=False, batch_size=options.batch_size, **parse_options)
             for tree in trees:
                 unknown_words.add(tree.words, tree.unknown)
             file.write("".join(f"{write(tree, text)}\n" for tree, text in zip(trees, batch, strict=True)))
@@ -124,33 +121,24 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 }
 
 
-def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None) -> None:
-    from ..trees.drawing import FIGURE_ENDINGS, distances_to_svg, save_figure
+def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None, parse_options: dict) -> None:
+    from ..trees.drawing import FIGURE_ENDINGS, save_figure
 
-    if path is None or path.suffix.lower() in FIGURE_ENDINGS:
-        first_sentences = list(islice(sentences, 2))
-        if len(first_sentences) > 1:
-            raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
-        model, tokenizer = load_model(options, options.dtype)
-        figure = model.draw_distances(first_sentences[0], tokenizer, **_parse_options(options))
-        if path is None:
-            print(figure)
-        else:
-            save_figure(figure, path)
-        return
-    if mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: unlikely to be meant as a folder
+    is_folder = path is not None and path.suffix.lower() not in FIGURE_ENDINGS
+    if is_folder and mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: unlikely to be meant as a folder
         check_writable(path, endings=FIGURE_ENDINGS)
+    first_sentences = list(islice(sentences, 2))
+    if len(first_sentences) > 1 and not is_folder:
+        raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
     model, tokenizer = load_model(options, options.dtype)
-    with written_folder(path) as folder:
-        numbers = count(1)
-        for batch in in_batches(sentences, options.batch_size, are_printed=False):
-            trees, by_layer = model.parse_by_layer(batch, tokenizer, **_parse_options(options))
-            for index, tree in enumerate(trees):
-                distances = [trees_of_layer[index].distances for trees_of_layer in by_layer.values()]
-                figure = distances_to_svg(tree, distances, list(by_layer))
-                save_figure(figure, folder / f"{next(numbers)}.svg")
-
-
-def _parse_options(options: argparse.Namespace) -> dict:
-    names = ("layer", "branching_bias", "punctuation", "units", "batch_size", "max_length")
-    return {name: getattr(options, name) for name in names}
+    figures = (
+        model.draw_distances(sentence, tokenizer, **parse_options) for sentence in chain(first_sentences, sentences)
+    )
+    if is_folder:
+        with written_folder(path) as folder:
+            for number, figure in enumerate(progress_bar(figures, unit="sentence"), start=1):
+                save_figure(figure, folder / f"{number}.svg")
+    elif path is None:
+        print(next(figures))
+    else:
+        save_figure(next(figures), path)

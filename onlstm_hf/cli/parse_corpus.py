@@ -1,7 +1,5 @@
 """`onlstm-hf parse-corpus`: a table of trees for a corpus of any size."""
 
-from __future__ import annotations
-
 import argparse
 
 from ..utils.programs import natural_number, thread_count
@@ -38,23 +36,11 @@ input, by file name or --kind:
 Text and JSON lines may be compressed (.gz, .bz2, .xz, .zst). A compressed file is read by a single task; other files
 are split among tasks.
 
-columns of the table:
-  document, position   the id of the document, and the number of the sentence in it
-  start, text          start of the sentence in the document, in characters, and its text
-  words, offsets       words of the text, and the [start, end] of each in the text
-  unknown              which words are out of vocabulary
-  spans                start, end, word_start and word_end of each constituent of two words or more; with
-                       --trees brackets: "brackets"
-  distances            with --distances, in half precision
-  log_probability      natural log probability of the sentence and the <eos> after it
-  reason               why a sentence or document has no tree; null if it has one
-
-`datasets.load_dataset("OUTPUT")` reads it.
+`datasets.load_dataset("OUTPUT")` reads the table; docs/corpus.md explains its columns.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `parse-corpus`."""
     parser.add_argument("input", metavar="INPUT", help="file or folder, or a URL such as s3://bucket/folder")
     parser.add_argument("output", metavar="OUTPUT", help="folder of the table; an interrupted job is resumed")
     add_model_options(parser, batch_size=256)
@@ -64,9 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source.add_argument("--glob", metavar="PATTERN", help="read only matching paths of the folder INPUT")
     source.add_argument("--split", metavar="NAME", help="split of a dataset (default: train)")
-    for name, help in {"text": "field or column of the text", "id": "field or column of the id"}.items():
-        source.add_argument(f"--{name}-key", default=name, metavar="NAME", help=f"{help} (default: %(default)s)")
-    add_splitting_options(source, "documents", "line")
+    for name in ("text", "id"):
+        source.add_argument(
+            f"--{name}-key", default=name, metavar="NAME", help=f"field or column of the {name} (default: %(default)s)"
+        )
+    add_splitting_options(source)
     add_number(source, "--max-words", "skip longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
     add_tree_options(trees)
@@ -154,24 +142,21 @@ def run(options: argparse.Namespace) -> None:
     logger.disable("datatrove")  # only in this process; each task has a log file
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
-        split = {"split": options.split or "train"}
-        with reported_dataset_errors(options.input, f"the split {split['split']!r} of the dataset {options.input}"):
-            load_dataset(options.input, **split, streaming=True)  # before the job begins, not in its tasks
-        reader = DatasetReader(options.input, split, streaming=True, **keys)
-        corpus = {"dataset": options.input, **split, **keys}
+        split = options.split or "train"
+        with reported_dataset_errors(options.input, f"the split {split!r} of the dataset {options.input}"):
+            load_dataset(options.input, split=split, streaming=True)  # before the job begins, not in its tasks
+        reader = DatasetReader(options.input, {"split": split}, streaming=True, **keys)
+        corpus = {"dataset": options.input, "split": split, **keys}
     else:
         reader = file_reader(options.input, options.kind, options.glob, **keys)
         corpus = {"kind": reader.kind, **keys}
-    sbatch = dict(options.sbatch or ()) | {"partition": options.partition, "time": options.time or "24:00:00"}
+    options.language = splitting_language(options)
     counts = parse_corpus(
         reader,
         corpus,
         options.output,
         options.model or default_model(),
-        ParseOptions(
-            language=splitting_language(options),
-            **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
-        ),
+        ParseOptions(**{name: getattr(options, name) for name in ParseOptions._fields}),
         output_format=options.output_format,
         engine=choose_engine(
             options.engine,
@@ -179,7 +164,7 @@ def run(options: argparse.Namespace) -> None:
             options.threads,
             memory=options.memory or 2,
             gpus=options.gpus or 0,
-            sbatch=sbatch,
+            sbatch={"time": options.time or "24:00:00", "partition": options.partition, **dict(options.sbatch or ())},
         ),
         tasks=options.tasks,
         trust_remote_code=options.trust_remote_code,

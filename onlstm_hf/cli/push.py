@@ -22,7 +22,6 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `push`."""
     parser.add_argument("folder", metavar="FOLDER", help="folder to upload")
     parser.add_argument("repository", metavar="USER/NAME", help="repository; created if it does not exist")
     parser.add_argument(
