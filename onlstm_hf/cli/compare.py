@@ -32,6 +32,9 @@ or a folder of .mrg files; `--preset` selects which of its leaves are words. The
 gold tree. Their words must agree, except for case. Punctuation and currency signs that only one of two trees has are
 ignored.
 
+presets: the tags of the Penn Treebank (ptb), the Chinese Treebank (ctb) or Universal Dependencies (universal);
+labelled trees whose leaves are all words (plain); a tree without labels in each line (unlabelled)
+
 formats:
   table   a line per sentence, then the scores, with those of left-branching, right-branching and balanced trees
   tree    both trees of every sentence, drawn with characters, and their shared constituents
@@ -44,13 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trees", metavar="TREES", help="file with one tree per line")
     parser.add_argument("gold", metavar="GOLD", help="gold trees: a file, or a folder of .mrg files")
     add_choice(parser, "--format", ["table", "tree", "jsonl"], "see below")
-    add_choice(
-        parser,
-        "--preset",
-        ["ptb", "ctb", "universal", "plain", "unlabelled"],
-        "kind of gold trees: Penn Treebank, Chinese Treebank, tags of Universal Dependencies, labelled trees whose "
-        "leaves are all words, or one tree without labels per line",
-    )
+    presets = ["ptb", "ctb", "universal", "plain", "unlabelled"]
+    add_choice(parser, "--preset", presets, "kind of gold trees, see below")
     parser.add_argument("--figure", metavar="FILE", help="also write a picture of one sentence: .svg or .png")
     add_number(parser, "--sentence", "number of the sentence for --figure, counted from 1", default=1)
 

@@ -22,15 +22,9 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_models(parser)
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on; 0.0.0.0 accepts other machines (default: %(default)s, only this machine)",
-    )
-    parser.add_argument(
-        "--port", type=port_number, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
-    )
+    host = "address to listen on; 0.0.0.0 accepts other machines (default: %(default)s, only this machine)"
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=host)
+    parser.add_argument("--port", type=port_number, default=7860, metavar="N", help="port (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> None:

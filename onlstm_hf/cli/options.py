@@ -21,11 +21,8 @@ def add_number(
 
 def add_model_options(parser: argparse._ActionsContainer, batch_size: int) -> None:
     """Adds `--model`, `--trust-remote-code`, and `--batch-size` with this default."""
-    parser.add_argument(
-        "--model",
-        metavar="PATH_OR_NAME",
-        help="checkpoint folder, or name on the Hub (default: see `onlstm-hf --help`)",
-    )
+    model = "checkpoint folder, or name on the Hub (default: see `onlstm-hf --help`)"
+    parser.add_argument("--model", metavar="PATH_OR_NAME", help=model)
     add_code_option(parser)
     add_number(parser, "--batch-size", "sentences per forward pass", batch_size)
 
@@ -53,23 +50,10 @@ def splitting_language(options: argparse.Namespace) -> str | None:
 
 def add_tree_options(parser: argparse._ActionsContainer) -> None:
     """Adds the options that determine the trees."""
-    parser.add_argument(
-        "--layer",
-        type=int,
-        metavar="N",
-        help="layer whose distances give the trees, counted from 0 (default: parse_layer in the model's config.json)",
-    )
-    add_choice(
-        parser,
-        "--branching-bias",
-        ["right", "none", "ranges"],
-        "rule that turns distances into trees, explained at the end of `onlstm-hf parse --help`",
-    )
-    add_choice(
-        parser,
-        "--punctuation",
-        ["drop", "attach", "cue"],
-        "punctuation: drop it (the papers' protocol), attach it to the tree as treebanks do, or drop it but use it as "
-        "a cue to the ends of constituents",
-    )
+    layer = "layer whose distances give the trees, counted from 0 (default: parse_layer in the model's config.json)"
+    parser.add_argument("--layer", type=int, metavar="N", help=layer)
+    bias = "rule that turns distances into trees, explained at the end of `onlstm-hf parse --help`"
+    add_choice(parser, "--branching-bias", ["right", "none", "ranges"], bias)
+    punctuation = "drop it as the papers do, attach it as treebanks do, or use it as a cue to the ends of constituents"
+    add_choice(parser, "--punctuation", ["drop", "attach", "cue"], punctuation)
     add_choice(parser, "--dtype", ["float32", "bfloat16"], "precision of the weights; bfloat16 is faster on some CPUs")

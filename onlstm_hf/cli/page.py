@@ -20,12 +20,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
     add_models(parser)
-    add_choice(
-        parser,
-        "--precision",
-        ["int8", "float32"],
-        "precision of the weights: int8 needs less than half the space of float32",
-    )
+    add_choice(parser, "--precision", ["int8", "float32"], "weights; int8 needs less than half the space of float32")
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

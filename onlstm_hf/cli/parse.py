@@ -62,21 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
     add_tree_options(parser)
     parser.add_argument(
-        "--hard",
-        action="store_const",
-        dest="branching_bias",
-        const="ranges",
-        help="same as --branching-bias ranges",
+        "--hard", action="store_const", dest="branching_bias", const="ranges", help="same as --branching-bias ranges"
     )
-    add_choice(
-        parser,
-        "--units",
-        ["words", "tokens"],
-        "leaves of the trees: words, or the tokenizer's tokens, which can be parts of words",
-    )
-    parser.add_argument(
-        "--output", metavar="PATH", help="write a new file (or folder of pictures) instead of standard output"
-    )
+    add_choice(parser, "--units", ["words", "tokens"], "leaves of the trees: words, or the tokenizer's tokens")
+    parser.add_argument("--output", metavar="PATH", help="new file or folder of pictures, instead of standard output")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -45,9 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", metavar="OUTPUT", help="folder of the table; an interrupted job is resumed")
     add_model_options(parser, batch_size=256)
     source = parser.add_argument_group("input")
-    source.add_argument(
-        "--kind", choices=["text", "jsonl", "parquet", "dataset"], help="see below (default: by the files' names)"
-    )
+    kinds = ["text", "jsonl", "parquet", "dataset"]
+    source.add_argument("--kind", choices=kinds, help="see below (default: by the files' names)")
     source.add_argument("--glob", metavar="PATTERN", help="read only matching paths of the folder INPUT")
     source.add_argument("--split", metavar="NAME", help="split of a dataset (default: train)")
     for name in ("text", "id"):
@@ -60,49 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tree_options(trees)
     add_choice(trees, "--trees", ["spans", "brackets"], "column of the trees")
     trees.add_argument("--distances", action="store_true", help="add the column of distances")
-    trees.add_argument(
-        "--log-probability",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write the column of log probabilities, which takes longer than the trees (default: yes)",
-    )
+    log_probability = "write the column of log probabilities, which takes longer than the trees (default: yes)"
+    trees.add_argument("--log-probability", action=argparse.BooleanOptionalAction, default=True, help=log_probability)
     add_choice(trees, "--output-format", ["parquet", "jsonl"], "Parquet files, or compressed JSON lines")
     engine = parser.add_argument_group("engine")
-    add_choice(
-        engine,
-        "--engine",
-        ["local", "ray", "slurm"],
-        "processes on this machine, a Ray cluster, or Slurm jobs; Ray and Slurm need folders that all machines share",
-    )
-    add_number(
-        engine,
-        "--tasks",
-        "number of tasks, each with one file of the table (default: one per 32 MiB of input, at least one per worker)",
-    )
-    add_number(
-        engine,
-        "--workers",
-        "concurrent tasks (default: the cores of this machine, the CPUs of the Ray cluster, no limit with Slurm)",
-    )
-    engine.add_argument(
-        "--threads",
-        type=thread_count,
-        metavar="N",
-        help="threads per worker; with Ray and Slurm also CPUs per worker (default: 1; locally cores / workers)",
-    )
+    add_choice(engine, "--engine", ["local", "ray", "slurm"], "this machine, or a cluster with shared folders")
+    add_number(engine, "--tasks", "files of the table (default: one per 32 MiB of input, at least one per worker)")
+    add_number(engine, "--workers", "concurrent tasks (default: the cores of this machine or the Ray cluster)")
+    threads = "threads per worker; with Ray and Slurm also CPUs per worker (default: 1; locally cores / workers)"
+    engine.add_argument("--threads", type=thread_count, metavar="N", help=threads)
     add_number(engine, "--memory", "memory per CPU, with Ray and Slurm (default: 2)", metavar="GB")
-    engine.add_argument(
-        "--gpus", type=natural_number, metavar="N", help="GPUs per worker, with Ray and Slurm (default: 0)"
-    )
+    gpus = "GPUs per worker, with Ray and Slurm (default: 0)"
+    engine.add_argument("--gpus", type=natural_number, metavar="N", help=gpus)
     engine.add_argument("--partition", metavar="NAME", help="Slurm partition")
     engine.add_argument("--time", metavar="TIME", help="time limit per task, with Slurm (default: 24:00:00)")
-    engine.add_argument(
-        "--sbatch",
-        action="append",
-        type=_name_and_value,
-        metavar="NAME=VALUE",
-        help="additional sbatch option; can be repeated",
-    )
+    sbatch = "additional option of sbatch; can be repeated"
+    engine.add_argument("--sbatch", action="append", type=_name_and_value, metavar="NAME=VALUE", help=sbatch)
 
 
 def _name_and_value(text: str) -> tuple[str, str]:

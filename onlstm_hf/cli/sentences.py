@@ -39,12 +39,9 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="TEXT",
-        help="a sentence, in quotes; without TEXT and --file, or with TEXT -, sentences are read from standard input, "
-        "one per line",
+        help="a sentence, in quotes; without TEXT and --file, or with -, each line of standard input is a sentence",
     )
-    source.add_argument(
-        "--file", metavar="FILE", help="UTF-8 text file with one sentence per line (-: standard input)"
-    )
+    source.add_argument("--file", metavar="FILE", help="UTF-8 text file with one sentence per line")
     add_splitting_options(parser)
     add_model_options(parser, batch_size=64)
 
@@ -67,7 +64,7 @@ def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
 
 
 def _split(lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]], warn_only: bool) -> Iterator[Sentence]:
-    """Yields the sentences of lines; with `warn_only` each line is one, and a warning names those that have several."""
+    """Yields the sentences of lines; with `warn_only` each line is one, and warnings name those that have several."""
     num_warnings = 0
     for number, line in enumerate(lines, start=1):
         places = split(line)

@@ -3,9 +3,9 @@
 from onlstm_hf.hub import push
 
 PLACE = {"folder": "checkpoint", "repository": "user/name"}
-DEFAULTS = {"private": False, "revision": None, "token": None, "results": None}
-GIVEN = {"private": True, "revision": "draft", "token": "secret", "results": "file.json"}
-FLAGS = ["--private", "--revision", "draft", "--token", "secret", "--results", "file.json"]
+DEFAULTS = {"private": False, "revision": None, "results": None}
+GIVEN = {"private": True, "revision": "draft", "results": "file.json"}
+FLAGS = ["--private", "--revision", "draft", "--results", "file.json"]
 
 
 def test_options_reach_what_pushes(monkeypatch, run):
