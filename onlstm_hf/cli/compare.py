@@ -1,19 +1,16 @@
 """`onlstm-hf compare`: comparison of trees with gold trees, as a table, a drawing or a picture."""
 
-from __future__ import annotations
-
 import argparse
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from ..trees.comparison import TreeComparison
+from ..trees.drawing import FIGURE_ENDINGS, save_figure
+from ..trees.induced_tree import InducedTree
+from ..trees.treebank import PRESETS, GoldTree, read_treebank
 from ..utils.files import check_writable, read_text_file
 from ..utils.iteration import progress_bar
 from .options import add_choice, add_number
-
-if TYPE_CHECKING:
-    from ..trees.comparison import TreeComparison
-    from ..trees.induced_tree import InducedTree
-    from ..trees.treebank import GoldTree
 
 HELP = "compare trees with gold trees"
 DESCRIPTION = """\
@@ -55,8 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Writes the comparison and, with --figure, a picture."""
-    from ..trees.drawing import FIGURE_ENDINGS, save_figure
-
     check_writable(options.figure, endings=FIGURE_ENDINGS)
     trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
     if len(trees) != len(gold):
@@ -94,7 +89,6 @@ def run(options: argparse.Namespace) -> None:
 def _print_scores(comparisons: list[TreeComparison]) -> None:
     from ..scoring.parsing_scores import score_parses
     from ..trees.baselines import baseline_trees
-    from ..trees.treebank import GoldTree
 
     gold = [GoldTree(item.gold.words, tuple(("X", *span) for span in item.gold.spans())) for item in comparisons]
     rows = {"these trees": [item.tree for item in comparisons]}
@@ -106,8 +100,6 @@ def _print_scores(comparisons: list[TreeComparison]) -> None:
 
 
 def _read_trees(path: str) -> list[InducedTree]:
-    from ..trees.induced_tree import InducedTree
-
     trees = []
     for number, line in enumerate(read_text_file(path), start=1):
         try:
@@ -122,10 +114,6 @@ def _read_trees(path: str) -> list[InducedTree]:
 
 
 def _read_gold_trees(path: str, preset: str) -> list[GoldTree] | list[InducedTree]:
-    from dataclasses import replace
-
-    from ..trees.treebank import PRESETS, read_treebank
-
     if preset == "unlabelled":
         return _read_trees(path)
     return read_treebank(path, replace(PRESETS[preset], lowercase=False, digits="keep"))

@@ -1,7 +1,5 @@
 """`onlstm-hf parse`: trees of sentences, as text or pictures."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import mimetypes
@@ -11,15 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..trees.drawing import FIGURE_ENDINGS, save_figure, tree_to_text
+from ..trees.induced_tree import InducedTree
 from ..utils.files import check_writable, written_file, written_folder
 from ..utils.iteration import progress_bar
 from .options import add_choice, add_tree_options
 from .sentences import Sentence, UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
-
-if TYPE_CHECKING:
-    from ..trees.induced_tree import InducedTree
 
 BATCHES_AT_A_TIME = 8
 
@@ -44,11 +40,9 @@ formats:
   tree      drawn with characters, an empty line after each
   jsonl     {"text": "...", "words": [...], "offsets": [[start, end], ...], "unknown": [true or false, ...],
             "brackets": "...", "spans": [{"text": "...", "start": 0, "end": 11, "word_start": 0, "word_end": 3}, ...],
-            "distances": [...], "line": 1, "start": 0}: offsets, starts and ends count characters of "text"; "start"
-            is the position of the text in this line of the input
-  svg       a picture: the tree above the distances of every layer. The picture of one sentence goes to standard output
-            or to the file --output, which ends in .svg or .png. Pictures of several sentences go to the new folder
-            --output, as 1.svg, 2.svg, ...
+            "distances": [...], "line": 1, "start": 0}, with the place of the text in the input at the end
+  svg       the tree above the distances of every layer: of one sentence on standard output or in the file --output
+            (.svg or .png), of several sentences as 1.svg, 2.svg, ... in the new folder --output
 
 rules that turn distances into a tree (--branching-bias):
   right     the papers' rule; it favours right-branching trees, which are typical of English
@@ -93,8 +87,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _drawing(tree: InducedTree, sentence: Sentence) -> str:
-    from ..trees.drawing import tree_to_text
-
     return tree_to_text(tree, width=shutil.get_terminal_size((120, 24)).columns) + "\n"
 
 
@@ -111,8 +103,6 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 
 
 def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None, parse_options: dict) -> None:
-    from ..trees.drawing import FIGURE_ENDINGS, save_figure
-
     is_folder = path is not None and path.suffix.lower() not in FIGURE_ENDINGS
     if is_folder and mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: unlikely to be meant as a folder
         check_writable(path, endings=FIGURE_ENDINGS)

@@ -1,17 +1,11 @@
 """`onlstm-hf score`: log probabilities and perplexities of sentences."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
 
 from .options import add_choice
 from .sentences import UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
-
-if TYPE_CHECKING:
-    from ..scoring.stream import StreamScore
 
 HELP = "compute log probabilities and perplexities of sentences"
 DESCRIPTION = """\
@@ -65,11 +59,11 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"total": {"num_sentences": len(totals), **_score_fields(total)}}))
 
 
-def _print_row(score: StreamScore, text: str) -> None:
+def _print_row(score, text: str) -> None:
     print(f"{score.total_log_likelihood:15.4f} {score.num_tokens:9d} {score.perplexity:12.2f}  {text}")
 
 
-def _score_fields(score: StreamScore) -> dict[str, float]:
+def _score_fields(score) -> dict[str, float]:
     return {
         "log_probability": score.total_log_likelihood,
         "num_tokens": score.num_tokens,

@@ -1,21 +1,15 @@
 """Input sentences and model of the subcommands `parse` and `score`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress
-from typing import TYPE_CHECKING
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.files import read_lines, read_text_file
 from ..utils.iteration import bounded_windows, progress_bar
 from .options import add_model_options, add_splitting_options, splitting_language
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Maximum number of warnings about lines with several sentences.
 MAX_WARNINGS = 10
@@ -118,8 +112,8 @@ class UnknownWords:
             )
 
 
-def load_model(options: argparse.Namespace, dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Loads the model of the arguments, or the default model, with weights of this type, and its tokenizer."""
+def load_model(options: argparse.Namespace, dtype: str = "float32"):
+    """Returns the model of the arguments, or the default model, with weights of this type, and its tokenizer."""
     import torch
 
     from ..utils.checkpoints import default_model, load_checkpoint

@@ -15,7 +15,7 @@ from datatrove.pipeline.base import PipelineStep
 from ..text.sentence_splitting import count_several, sentence_splitter
 from ..utils.iteration import bounded_windows
 from .progress import report_progress
-from .rows import COLUMNS
+from .writers import COLUMNS
 
 if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
@@ -59,7 +59,7 @@ class ParseOptions(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the table, see `row_schema`."""
+        """Columns of the table, a subset of `COLUMNS` in the same order."""
         left_out = {"spans", "brackets"} - {self.trees}
         left_out |= {name for name in ("distances", "log_probability") if not getattr(self, name)}
         return tuple(name for name in COLUMNS if name not in left_out)
@@ -78,9 +78,8 @@ class Sentence(NamedTuple):
 class ParseDocuments(PipelineStep):
     """Parses the sentences of documents.
 
-    Yields one datatrove document per sentence, in input order. Its `metadata["row"]` is a row of the table (see
-    `row_schema`). A document without sentences also yields one. A sentence that cannot be parsed has a reason instead
-    of a tree.
+    Yields one datatrove document per sentence, in input order, with a row of the table in `metadata["row"]`. A
+    document without sentences also yields one. A sentence that cannot be parsed has a reason instead of a tree.
 
     Args:
         model: a checkpoint folder, or a name on the Hub. Each process loads it once, when a task starts.

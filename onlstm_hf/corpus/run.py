@@ -1,24 +1,30 @@
 """Parsing of a corpus from start to end: pipeline, manifest, progress bar and counts."""
 
+import json
 from collections import Counter
+from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
 
 from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.readers.base import BaseReader
+from datatrove.utils.stats import MetricStats, PipelineStats
 from transformers.utils.logging import get_logger
 
 from ..text.sentence_splitting import MAX_SEVERAL, sentence_splitter
 from ..utils.checkpoints import checkpoint_hash, load_checkpoint
+from ..version import __version__
 from .executors import Engine, run_tasks
-from .job import RUN_FOLDER, begin_job, count_sentences
-from .parse_documents import SEVERAL, ParseDocuments, ParseOptions
+from .parse_documents import SEVERAL, STEP_NAME, ParseDocuments, ParseOptions
 from .progress import ProgressBar
-from .writers import row_writer
+from .writers import SCHEMA_VERSION, row_writer
 
 logger = get_logger(__name__)
 
 BYTES_PER_TASK = 1 << 25
+# Folder of logs and other records. `datasets.load_dataset` ignores it because its name starts with a dot.
+RUN_FOLDER = ".run"
+MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
 def parse_corpus(
@@ -70,7 +76,7 @@ def parse_corpus(
     }
     num_bytes = sum(getattr(reader, "sizes", {}).values())
     default_tasks = max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1)
-    tasks = begin_job(folder, settings, getattr(reader, "fingerprints", {}), tasks, default_tasks)
+    tasks = _begin_job(folder, settings, getattr(reader, "fingerprints", {}), tasks, default_tasks)
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
     shows_progress = records.is_local() and engine.name != "slurm"
     progress_folder = Path(records.resolve_paths("progress")) if shows_progress else None
@@ -82,9 +88,55 @@ def parse_corpus(
             return None
         with ProgressBar(progress_folder, tasks, completed=tasks - len(ranks)) as bar:
             run_tasks(executor, ranks, bar.read_reports)
-    counts = count_sentences(folder)
+    counts = _count_sentences(folder)
     several = counts.pop(SEVERAL, 0)
     if several > MAX_SEVERAL * counts["parsed"]:
         lines = "1 line has" if several == 1 else f"{several:,} lines have"
         logger.warning(f"{lines} several sentences, parsed as one: --split-sentences parses each")
+    return counts
+
+
+def _begin_job(
+    output: DataFolder, settings: dict, fingerprints: Mapping[str, str], tasks: int | None, default_tasks: int
+) -> int:
+    """Begins a job, or resumes a job in this folder that was begun with the same settings and files.
+
+    `settings` are JSON values that determine the rows, except the contents of the files. A job has the number of tasks
+    that was requested when it began, else the default; this number is returned.
+
+    Raises:
+        ValueError: if the job was begun with other settings or files, or if the folder has unrelated files.
+    """
+    settings = {"schema_version": SCHEMA_VERSION, **settings}
+    if not output.isfile(MANIFEST):
+        if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
+            raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")
+        manifest = {"settings": settings, "tasks": tasks or default_tasks, "files": dict(fingerprints)}
+        manifest["begun_with"] = f"onlstm_hf {__version__}"
+        with output.open(f"{MANIFEST}.new", "w") as file:
+            json.dump(manifest, file, indent=2, ensure_ascii=False)
+        output.mv(f"{MANIFEST}.new", MANIFEST)
+        return manifest["tasks"]
+    with output.open(MANIFEST, "r") as file:
+        manifest = json.load(file)
+    stored = manifest["settings"] | {"tasks": manifest["tasks"]}
+    requested = settings | {"tasks": tasks or manifest["tasks"]}
+    if changed := [name for name in requested if requested[name] != stored.get(name)]:
+        changes = ", ".join(f"{name} was {stored.get(name)}, not {requested[name]}" for name in changed)
+        raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
+    if changed_files := {path for path, _ in fingerprints.items() ^ manifest["files"].items()}:
+        examples = ", ".join(sorted(changed_files)[:3])
+        raise ValueError(f"{output.path} was begun with other files: {examples}; name a new folder")
+    return manifest["tasks"]
+
+
+def _count_sentences(output: DataFolder) -> Counter[str]:
+    """Counts sentences of complete tasks: `"parsed"`, the reasons why others were not parsed, and `SEVERAL`."""
+    counts: Counter[str] = Counter()
+    for path in output.list_files(f"{RUN_FOLDER}/stats"):
+        with output.open(path, "r") as file:
+            steps = PipelineStats.from_json(json.load(file)).stats
+        for step in steps:
+            if step.name == STEP_NAME:
+                counts.update({reason: MetricStats.from_dict(stat).total for reason, stat in step.stats.items()})
     return counts
