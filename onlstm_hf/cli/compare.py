@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trees", metavar="TREES", help="file with one tree per line")
     parser.add_argument("gold", metavar="GOLD", help="gold trees: a file, or a folder of .mrg files")
     add_choice(parser, "--format", ["table", "tree", "jsonl"], "see below")
-    presets = ["ptb", "ctb", "universal", "plain", "unlabelled"]
-    add_choice(parser, "--preset", presets, "kind of gold trees, see below")
+    add_choice(parser, "--preset", ["ptb", "ctb", "universal", "plain", "unlabelled"], "kind of gold trees, see below")
     parser.add_argument("--figure", metavar="FILE", help="also write a picture of one sentence: .svg or .png")
     add_number(parser, "--sentence", "number of the sentence for --figure, counted from 1", default=1)
 
@@ -53,7 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Writes the comparison and, with --figure, a picture."""
     check_writable(options.figure, endings=FIGURE_ENDINGS)
-    trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
+    trees = _read_trees(options.trees)
+    if options.preset == "unlabelled":
+        gold = _read_trees(options.gold)
+    else:
+        gold = read_treebank(options.gold, replace(PRESETS[options.preset], lowercase=False, digits="keep"))
     if len(trees) != len(gold):
         raise ValueError(
             f"{options.trees} has {len(trees)} trees, but {options.gold} has {len(gold)}: every sentence needs both"
@@ -111,9 +114,3 @@ def _read_trees(path: str) -> list[InducedTree]:
                 f"line {number} of {path} is no tree ({error}); expected the brackets or jsonl of `onlstm-hf parse`"
             ) from error
     return trees
-
-
-def _read_gold_trees(path: str, preset: str) -> list[GoldTree] | list[InducedTree]:
-    if preset == "unlabelled":
-        return _read_trees(path)
-    return read_treebank(path, replace(PRESETS[preset], lowercase=False, digits="keep"))

@@ -103,9 +103,8 @@ def run(options: argparse.Namespace) -> None:
     from loguru import logger
 
     from ..corpus.executors import choose_engine
-    from ..corpus.inputs import file_reader
     from ..corpus.parse_documents import ParseOptions
-    from ..corpus.readers import DatasetReader
+    from ..corpus.readers import DatasetReader, file_reader
     from ..corpus.run import parse_corpus
     from ..utils.checkpoints import default_model
     from ..utils.dataset_errors import reported_dataset_errors

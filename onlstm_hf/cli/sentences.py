@@ -45,7 +45,7 @@ def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
     language = splitting_language(options)
     if options.text and options.text != ["-"]:
         for name in filter(os.path.isfile, options.text):
-            print(f"onlstm-hf: {name} is read as a sentence; --file {name} reads the file", file=sys.stderr)
+            _warn(f"{name} is read as a sentence; --file {name} reads the file")
         lines = read_lines(map(os.fsencode, options.text), "the text")
     elif options.file not in (None, "-"):
         lines = read_text_file(options.file)
@@ -65,10 +65,8 @@ def _split(lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]], 
         if warn_only:
             if len(places) > 1 and num_warnings < MAX_WARNINGS:
                 num_warnings += 1
-                print(
-                    f"onlstm-hf: line {number} has {len(places)} sentences and is read as one; --split-sentences "
-                    "reads each by itself",
-                    file=sys.stderr,
+                _warn(
+                    f"line {number} has {len(places)} sentences, read as one; --split-sentences reads each by itself"
                 )
             places = [(0, len(line))]
         for start, end in places:
@@ -105,11 +103,13 @@ class UnknownWords:
         """Writes the share of unknown words to standard error if it exceeds `MAX_UNKNOWN`."""
         if self.num_unknown > MAX_UNKNOWN * self.num_words:
             share = 100 * self.num_unknown / self.num_words
-            print(
-                f"onlstm-hf: {share:.1f} % of the words are unknown to the model, which reads <unk> instead, for "
-                f"instance {', '.join(self.examples)}",
-                file=sys.stderr,
+            _warn(
+                f"{share:.1f} % of the words are unknown, and read as <unk>, for instance {', '.join(self.examples)}"
             )
+
+
+def _warn(message: str) -> None:
+    print(f"onlstm-hf: {message}", file=sys.stderr)
 
 
 def load_model(options: argparse.Namespace, dtype: str = "float32"):

@@ -20,6 +20,7 @@ from datatrove.io import DataFolder
 from datatrove.pipeline.readers import HuggingFaceDatasetReader
 from datatrove.pipeline.readers.base import BaseReader
 from fsspec.compression import compr, register_compression
+from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 from loguru import logger
 from pyarrow import ArrowException
@@ -50,25 +51,18 @@ ROWS_PER_BATCH = 16
 class FileReader(BaseReader):
     """Reads documents from files; several tasks share a file that can be split.
 
-    Each task gets an equal share of the bytes of all files, and reads the documents that begin in it. Compressed files
-    are not split: the task in whose share a file begins reads all of it. The default id of a document is its file name
-    and its place in the file. `metadata["share_read"]` is the share of the task that has been read. An unreadable part
-    of a damaged file becomes a document with a reason; the error is in the log of the task.
-
-    Args:
-        data_folder: the folder of the files.
-        paths: paths in the folder, in reading order.
-        options: arguments of `BaseReader`.
+    Each task gets an equal share of the bytes of all files, and reads the documents that begin in it. A compressed
+    file belongs to the task in whose share it begins. The default id of a document is its file and its place there.
+    `metadata["share_read"]` is the share of the task that has been read. An unreadable part of a damaged file becomes
+    a document with a reason; the error is in the log of the task.
 
     Attributes:
-        kind: name of the format.
-        endings: endings of the names of such files, before the ending of a compression.
         sizes: size of each file in bytes, which defines the shares. A file that has changed is still read to its end.
         fingerprints: size, and checksum or modification time, of each file.
     """
 
     kind: str
-    endings: tuple[str, ...]
+    endings: tuple[str, ...]  # of file names, before the ending of a compression
 
     def __init__(self, data_folder: DataFolder, paths: list[str], **options):
         super().__init__(**options)
@@ -208,6 +202,58 @@ class DatasetReader(HuggingFaceDatasetReader):
         document = document_of(data, self.text_key, self.id_key, f"{path}/{id_in_file}")
         # The base class drops documents with an empty text.
         return {"text": document.text or "\n", "id": document.id, "metadata": document.metadata}
+
+
+READERS = {reader.kind: reader for reader in (TextReader, JsonlReader, ParquetReader)}
+
+
+def file_reader(location: str, kind: str | None = None, pattern: str | None = None, **keys: str) -> FileReader:
+    """Returns a reader of the files at a location.
+
+    Args:
+        location: a file or a folder: a local path, or a URL that fsspec supports, such as `s3://bucket/corpus`.
+        kind: one of `READERS`; by default inferred from the file names. Files in a folder whose names indicate
+            another kind are skipped.
+        pattern: glob pattern for paths in a folder, such as `"**/*.jsonl.gz"`.
+        keys: `text_key` and `id_key`, the columns or fields with the text and id of a document.
+
+    Raises:
+        FileNotFoundError: if the location does not exist or has no readable files.
+        ValueError: if the names indicate several kinds, or if a pattern is given for a single file.
+    """
+    fs, path = url_to_fs(location)
+    if fs.isfile(path):
+        if pattern is not None:
+            raise ValueError(f"--glob {pattern} needs a folder, and {location} is a file")
+        folder, name = DataFolder(fs._parent(path), fs=fs), path.rpartition("/")[2]
+        kinds = {name: kind or _kind_of(name)}
+    elif fs.isdir(path):
+        folder = DataFolder(path, fs=fs)
+        names = [name for name in folder.list_files(glob_pattern=pattern) if not _is_hidden(name)]
+        kinds = {name: _kind_of(name) or kind for name in names}
+    else:
+        raise FileNotFoundError(f"there is no file or folder {location}")
+    found = sorted({of_file for of_file in kinds.values() if of_file is not None and kind in (None, of_file)})
+    if not found:
+        raise FileNotFoundError(
+            f"{location} has no files that can be read (.txt, .jsonl, .parquet): convert tables of other formats, or "
+            f"give the kind of the files with --kind ({', '.join(READERS)})"
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"{location} has files of several kinds ({', '.join(found)}): choose one with --kind, or files with --glob"
+        )
+    return READERS[found[0]](folder, [name for name in kinds if kinds[name] == found[0]], **keys)
+
+
+def _kind_of(path: str) -> str | None:
+    if infer_compression(path) is not None:
+        path = path.rpartition(".")[0]
+    return next((kind for kind, reader in READERS.items() if path.endswith(reader.endings)), None)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
 def file_parts(sizes: Mapping[str, int], rank: int, world_size: int) -> Iterator[tuple[str, int, int]]:

@@ -13,8 +13,7 @@ from fsspec.spec import AbstractBufferedFile
 from pyarrow import parquet
 
 from onlstm_hf.corpus import readers
-from onlstm_hf.corpus.inputs import file_reader
-from onlstm_hf.corpus.readers import DatasetReader, file_parts
+from onlstm_hf.corpus.readers import DatasetReader, file_parts, file_reader
 
 LINES = [f"sentence number {number} of a text" for number in range(40)]
 

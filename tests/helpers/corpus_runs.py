@@ -6,8 +6,8 @@ from pyarrow import parquet
 
 from onlstm_hf.corpus import executors
 from onlstm_hf.corpus.executors import Engine
-from onlstm_hf.corpus.inputs import file_reader
 from onlstm_hf.corpus.parse_documents import ParseOptions
+from onlstm_hf.corpus.readers import file_reader
 from onlstm_hf.corpus.run import parse_corpus
 from tests.helpers.forked_processes import forked_context
 
