@@ -8,9 +8,8 @@ from ..utils.files import check_writable, written_folder
 HELP = "convert a checkpoint of the authors' code"
 DESCRIPTION = """\
 Converts a file from the authors' scripts (Ordered-Neurons and PRPN of github.com/yikangshen) into a checkpoint folder
-for from_pretrained. The file contains [model, criterion, optimizer], a model, or a state dict. The authors' code is
-not needed. No code in the file is run: only tensors and the attributes of objects are read, and a file that calls any
-other function is refused.
+for from_pretrained. The file contains [model, criterion, optimizer], a model, or a state dict. No code in it is run,
+and the authors' code is not needed. A file that calls any function but those of tensors is refused.
 """
 EXAMPLES = """\
 examples:

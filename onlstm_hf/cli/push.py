@@ -4,16 +4,11 @@ import argparse
 
 HELP = "upload a checkpoint folder to the Hub"
 DESCRIPTION = """\
-Uploads a checkpoint folder to the Hugging Face Hub: a language model or a classifier.
-
-First the folder is checked: the model must load and parse (or classify), its code must be available, the weights must
-be in safetensors files, unrelated files are refused, and the card must be valid. The card is written from --results or
-from the folder's results.json; without results it is the folder's README.md.
-
-Then the files are uploaded in one commit, which also deletes all other files of the repository. If the upload fails,
-the repository stays unchanged, or empty if it was created. Pushing again is safe: nothing is committed twice.
-
-The token is that of `hf auth login`, or of the environment variable HF_TOKEN.
+Uploads a checkpoint folder to the Hugging Face Hub: a language model or a classifier. First the folder is checked: the
+model must load and parse (or classify), its code must be available, weights must be in safetensors files, unrelated
+files are refused, and the card must be valid. The card is written from --results or from the folder's results.json;
+without results it is the folder's README.md. One commit then uploads the files and deletes all others, so a failed
+upload changes nothing, and pushing again is safe. The token is that of `hf auth login` or the variable HF_TOKEN.
 """
 EXAMPLES = """\
 examples:

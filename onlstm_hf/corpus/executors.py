@@ -21,10 +21,9 @@ from datatrove.pipeline.base import PipelineStep
 from tqdm import tqdm
 
 from ..utils.programs import num_cores
+from .progress import SECONDS_BETWEEN_UPDATES
 
-# See `multiprocessing`.
-START_METHOD = "forkserver"
-SECONDS_BETWEEN_REPORTS = 0.5
+START_METHOD = "forkserver"  # see `multiprocessing`
 
 
 class Engine(NamedTuple):
@@ -102,7 +101,7 @@ def run_tasks(
             running |= {submit(rank): rank for rank in islice(waiting, executor.workers - len(running))}
             if not running:
                 break
-            for task in wait(running, SECONDS_BETWEEN_REPORTS, FIRST_COMPLETED).done:
+            for task in wait(running, SECONDS_BETWEEN_UPDATES, FIRST_COMPLETED).done:
                 rank, error = running.pop(task), task.exception()
                 if isinstance(error, BrokenProcessPool):
                     raise ChildProcessError(
@@ -124,7 +123,7 @@ def _worker_processes(executor: LocalPipelineExecutor, num_tasks: int) -> Iterat
     previous_children = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(executor.workers, num_tasks), context, initializer=_begin_worker) as pool:
         try:
-            yield lambda rank: pool.submit(_run_rank, executor, rank)
+            yield lambda rank: pool.submit(executor._run_for_rank, rank, local_rank=1)
         finally:
             # The pool would wait for running tasks after Ctrl-C, and forever for the lock of a worker that was killed.
             for worker in set(multiprocessing.active_children()) - previous_children:
@@ -138,13 +137,9 @@ def _ray_cluster(executor: RayPipelineExecutor, _num_tasks: int) -> Iterator[Cal
 
     memory = int(executor.mem_per_cpu_gb * executor.cpus_per_task * 2**30)
     resources = {"num_cpus": executor.cpus_per_task, "num_gpus": executor.gpus_per_task, "memory": memory}
-    run_rank = ray.remote(**resources, max_retries=10)(_run_rank)
+    run_for_rank = ray.remote(**resources, max_retries=10)(PipelineExecutor._run_for_rank)
     shared_executor = ray.put(executor)
-    yield lambda rank: run_rank.remote(shared_executor, rank).future()
-
-
-def _run_rank(executor: PipelineExecutor, rank: int) -> None:
-    executor._run_for_rank(rank, local_rank=1)
+    yield lambda rank: run_for_rank.remote(shared_executor, rank, local_rank=1).future()
 
 
 def _begin_worker() -> None:

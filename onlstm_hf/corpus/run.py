@@ -68,12 +68,8 @@ def parse_corpus(
     loaded.name_layers(options.layer, range(loaded.config.num_hidden_layers))
     if options.language is not None:
         sentence_splitter(options.language)
-    settings = {
-        "corpus": corpus,
-        "model": checkpoint_hash(loaded, tokenizer),
-        **options._asdict(),
-        "output_format": output_format,
-    }
+    settings = {"corpus": corpus, "model": checkpoint_hash(loaded, tokenizer), **options._asdict()}
+    settings["output_format"] = output_format
     num_bytes = sum(getattr(reader, "sizes", {}).values())
     default_tasks = max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1)
     tasks = _begin_job(folder, settings, getattr(reader, "fingerprints", {}), tasks, default_tasks)
@@ -117,16 +113,14 @@ def _begin_job(
             json.dump(manifest, file, indent=2, ensure_ascii=False)
         output.mv(f"{MANIFEST}.new", MANIFEST)
         return manifest["tasks"]
-    with output.open(MANIFEST, "r") as file:
-        manifest = json.load(file)
+    manifest = json.loads(output.read_text(MANIFEST))
     stored = manifest["settings"] | {"tasks": manifest["tasks"]}
     requested = settings | {"tasks": tasks or manifest["tasks"]}
-    if changed := [name for name in requested if requested[name] != stored.get(name)]:
-        changes = ", ".join(f"{name} was {stored.get(name)}, not {requested[name]}" for name in changed)
-        raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
-    if changed_files := {path for path, _ in fingerprints.items() ^ manifest["files"].items()}:
-        examples = ", ".join(sorted(changed_files)[:3])
-        raise ValueError(f"{output.path} was begun with other files: {examples}; name a new folder")
+    changed = [name for name in requested if requested[name] != stored.get(name)]
+    changes = [f"{name} was {stored.get(name)}, not {requested[name]}" for name in changed]
+    changes += sorted({f"the file {path} has changed" for path, _ in fingerprints.items() ^ manifest["files"].items()})
+    if changes:
+        raise ValueError(f"{output.path} was begun differently: {', '.join(changes[:3])}; name a new folder")
     return manifest["tasks"]
 
 
@@ -134,9 +128,7 @@ def _count_sentences(output: DataFolder) -> Counter[str]:
     """Counts sentences of complete tasks: `"parsed"`, the reasons why others were not parsed, and `SEVERAL`."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
-        with output.open(path, "r") as file:
-            steps = PipelineStats.from_json(json.load(file)).stats
-        for step in steps:
+        for step in PipelineStats.from_json(json.loads(output.read_text(path))).stats:
             if step.name == STEP_NAME:
                 counts.update({reason: MetricStats.from_dict(stat).total for reason, stat in step.stats.items()})
     return counts

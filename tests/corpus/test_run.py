@@ -176,31 +176,31 @@ def test_a_changed_option_model_or_corpus_is_refused(small, checkpoint, model, t
     output = tmp_path / "output"
 
     def check_refused(message, checkpoint=checkpoint, **options):
-        with pytest.raises(ValueError, match=f"begun with other {message}"):
+        with pytest.raises(ValueError, match=f"begun differently: {message}"):
             parse(small, output, checkpoint, **one_task_at_a_time(**options))
 
     parse(small, output, checkpoint, **one_task_at_a_time())
-    check_refused("settings: branching_bias was right, not none", branching_bias="none")
-    check_refused("settings: output_format was parquet, not jsonl", output_format="jsonl")
+    check_refused("branching_bias was right, not none", branching_bias="none")
+    check_refused("output_format was parquet, not jsonl", output_format="jsonl")
     parse(small, output, checkpoint, **one_task_at_a_time(tasks=None))
-    check_refused("settings: tasks was 3, not 5", tasks=5)
+    check_refused("tasks was 3, not 5", tasks=5)
 
     changed = copy.deepcopy(model)
     with torch.no_grad():
         next(changed.parameters())[0, 0] += 1
     for part in (changed, tokenizer):
         part.save_pretrained(tmp_path / "changed")
-    check_refused("settings: model was ", str(tmp_path / "changed"))
+    check_refused("model was ", str(tmp_path / "changed"))
     moved = shutil.copytree(checkpoint, tmp_path / "moved")
     parse(small, output, str(moved), **one_task_at_a_time())
 
     with (small / "a.txt").open("a") as file:
         file.write("\none more\n")
-    check_refused(r"files: a\.txt;")
+    check_refused(r"the file a\.txt has changed;")
     (small / "b.txt").write_text("one more")
-    check_refused(r"files: a\.txt, b\.txt;")
+    check_refused(r"the file a\.txt has changed, the file b\.txt has changed;")
     (small / "a.txt").rename(small / "b.txt")
-    check_refused(r"files: a\.txt, b\.txt;")
+    check_refused(r"the file a\.txt has changed, the file b\.txt has changed;")
 
 
 def test_tasks_without_input_write_nothing(small, checkpoint, tmp_path):
