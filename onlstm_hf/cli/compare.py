@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the comparison and, with --figure, a picture."""
     check_writable(options.figure, endings=FIGURE_ENDINGS)
     trees = _read_trees(options.trees)
     if options.preset == "unlabelled":

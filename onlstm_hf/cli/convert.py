@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the checkpoint folder and prints a summary."""
     from ..conversion.checkpoints import convert_original_checkpoint
     from ..utils.checkpoints import quiet_transformers
 

@@ -28,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the page into a temporary folder and serves it until the process ends."""
     from ..page.serving import build_server
     from ..page.site import write_page
     from ..utils.checkpoints import default_model

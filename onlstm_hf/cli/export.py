@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the folder and prints a summary."""
     from ..hub.export import export_checkpoint
 
     print(export_checkpoint(options.checkpoint, options.folder))

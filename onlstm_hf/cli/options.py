@@ -11,12 +11,10 @@ def add_choice(parser: argparse._ActionsContainer, name: str, choices: Sequence[
     parser.add_argument(name, choices=choices, default=choices[0], help=f"{help} (default: %(default)s)")
 
 
-def add_number(
-    parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, metavar: str = "N"
-) -> None:
+def add_number(parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None) -> None:
     """Adds an option for a positive integer; if `default` is `None`, `help` must state the default."""
     shown = "" if default is None else " (default: %(default)s)"
-    parser.add_argument(name, type=positive_integer, default=default, metavar=metavar, help=help + shown)
+    parser.add_argument(name, type=positive_integer, default=default, metavar="N", help=help + shown)
 
 
 def add_model_options(parser: argparse._ActionsContainer, batch_size: int) -> None:
@@ -36,11 +34,7 @@ def add_splitting_options(parser: argparse._ActionsContainer) -> None:
 
 
 def splitting_language(options: argparse.Namespace) -> str | None:
-    """Returns the language for splitting into sentences; `None` without --split-sentences.
-
-    Raises:
-        ValueError: if a language is given without --split-sentences.
-    """
+    """Returns the language for splitting into sentences; `None` without --split-sentences."""
     if options.split_sentences:
         return options.language or "en"
     if options.language is not None:

@@ -35,7 +35,6 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the folder and prints how to open it."""
     from ..page.site import write_page
     from ..utils.checkpoints import default_model
 

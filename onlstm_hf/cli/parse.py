@@ -63,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the trees."""
     sentences = read_sentences(options)
     path = None if options.output is None else Path(options.output)
     check_writable(path, is_new=True)

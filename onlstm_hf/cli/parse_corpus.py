@@ -49,10 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--kind", choices=kinds, help="see below (default: by the files' names)")
     source.add_argument("--glob", metavar="PATTERN", help="read only matching paths of the folder INPUT")
     source.add_argument("--split", metavar="NAME", help="split of a dataset (default: train)")
-    for name in ("text", "id"):
-        source.add_argument(
-            f"--{name}-key", default=name, metavar="NAME", help=f"field or column of the {name} (default: %(default)s)"
-        )
+    source.add_argument("--text-key", default="text", metavar="NAME", help="field or column of the text")
+    source.add_argument("--id-key", default="id", metavar="NAME", help="field or column of the id")
     add_splitting_options(source)
     add_number(source, "--max-words", "skip longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
@@ -68,13 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_number(engine, "--workers", "concurrent tasks (default: the cores of this machine or the Ray cluster)")
     threads = "threads per worker; with Ray and Slurm also CPUs per worker (default: 1; locally cores / workers)"
     engine.add_argument("--threads", type=thread_count, metavar="N", help=threads)
-    add_number(engine, "--memory", "memory per CPU, with Ray and Slurm (default: 2)", metavar="GB")
-    gpus = "GPUs per worker, with Ray and Slurm (default: 0)"
-    engine.add_argument("--gpus", type=natural_number, metavar="N", help=gpus)
+    add_number(engine, "--memory", "GB of memory per CPU, with Ray and Slurm (default: 2)")
+    engine.add_argument("--gpus", type=natural_number, metavar="N", help="GPUs per worker, with Ray and Slurm")
     engine.add_argument("--partition", metavar="NAME", help="Slurm partition")
     engine.add_argument("--time", metavar="TIME", help="time limit per task, with Slurm (default: 24:00:00)")
-    sbatch = "additional option of sbatch; can be repeated"
-    engine.add_argument("--sbatch", action="append", type=_name_and_value, metavar="NAME=VALUE", help=sbatch)
+    engine.add_argument("--sbatch", action="append", type=_name_and_value, metavar="NAME=VALUE", help="sbatch option")
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
@@ -98,7 +94,6 @@ def _refuse_ignored_options(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Parses the corpus and prints the number of parsed and skipped sentences."""
     from datasets import load_dataset
     from loguru import logger
 

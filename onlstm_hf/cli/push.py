@@ -28,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Uploads a checkpoint or dataset and prints the URL of the commit."""
     from ..hub.push import push_dataset, push_model
 
     arguments = {name: getattr(options, name) for name in ("folder", "repository", "private", "revision")}

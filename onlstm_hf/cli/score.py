@@ -28,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the scores."""
     from ..parsing.sentences import read_text
     from ..scoring.sentences import score_sentences
     from ..scoring.stream import StreamScore

@@ -96,7 +96,7 @@ def run_tasks(
     executor.save_executor_as_json()
     place = _ray_cluster if isinstance(executor, RayPipelineExecutor) else _worker_processes
     waiting, running, errors = iter(ranks), {}, {}
-    with place(executor, len(ranks)) as submit:
+    with place(executor) as submit:
         while True:
             running |= {submit(rank): rank for rank in islice(waiting, executor.workers - len(running))}
             if not running:
@@ -116,12 +116,12 @@ def run_tasks(
 
 
 @contextmanager
-def _worker_processes(executor: LocalPipelineExecutor, num_tasks: int) -> Iterator[Callable[[int], Future]]:
+def _worker_processes(executor: LocalPipelineExecutor) -> Iterator[Callable[[int], Future]]:
     """Yields a function that submits a task to a pool of processes."""
     context = multiprocessing.get_context(START_METHOD)
     context.set_forkserver_preload([__name__])
     previous_children = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(min(executor.workers, num_tasks), context, initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(executor.workers, context, initializer=_begin_worker) as pool:
         try:
             yield lambda rank: pool.submit(executor._run_for_rank, rank, local_rank=1)
         finally:
@@ -131,7 +131,7 @@ def _worker_processes(executor: LocalPipelineExecutor, num_tasks: int) -> Iterat
 
 
 @contextmanager
-def _ray_cluster(executor: RayPipelineExecutor, _num_tasks: int) -> Iterator[Callable[[int], Future]]:
+def _ray_cluster(executor: RayPipelineExecutor) -> Iterator[Callable[[int], Future]]:
     """Yields a function that submits a task to Ray."""
     import ray
 
