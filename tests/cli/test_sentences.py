@@ -23,16 +23,15 @@ def test_text_file_and_standard_input_give_the_same(run, checkpoint, tmp_path, m
 
 
 @pytest.mark.parametrize("command", ["parse", "score"])
-def test_bad_text_is_refused(error_of, checkpoint, tmp_path, command):
+def test_bad_text_is_refused(error_of, checkpoint, tmp_path, monkeypatch, command):
     (tmp_path / "empty").write_bytes(b"\n \n")
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"the cat\n"))
-    for name, message in {
-        "missing": "there is no file",
-        ".": "is a folder",
-        "empty": "empty",
-        "text.gz": "text.gz is compressed",
-    }.items():
+    messages = {"missing": "there is no file", ".": "is a folder", "empty": "empty", "text.gz": "is compressed"}
+    for name, message in messages.items():
         assert message in error_of(command, "--file", tmp_path / name, "--model", checkpoint)
+    assert "the text is empty" in error_of(command, " ", "--model", checkpoint)
+    type_in(monkeypatch, b"")
+    assert "standard input is empty" in error_of(command, "--model", checkpoint)
 
 
 @pytest.mark.parametrize("command", ["parse", "score"])
@@ -48,12 +47,6 @@ def test_batches_before_a_bad_line_are_written(capsys, checkpoint, tmp_path, mon
     assert "cat" in output and "dog" not in output
 
 
-def test_empty_text_is_refused(error_of, checkpoint, monkeypatch):
-    assert "the text is empty" in error_of("parse", " ", "--model", checkpoint)
-    type_in(monkeypatch, b"")
-    assert "standard input is empty" in error_of("score", "--model", checkpoint)
-
-
 def test_the_default_model_comes_from_the_environment_or_the_current_folder(
     run, error_of, checkpoint, tmp_path, monkeypatch
 ):
@@ -63,8 +56,9 @@ def test_the_default_model_comes_from_the_environment_or_the_current_folder(
     assert checkpoints.default_model() == str(checkpoints.PACKED_MODEL)
     shutil.copytree(checkpoint, tmp_path / "model_cards" / "test-model")
     assert run("parse", "the cat") == "(the cat)\n"
-    monkeypatch.setenv("ONLSTM_MODEL", str(tmp_path / "other"))
-    assert "other" in error_of("parse", "the cat")
+    monkeypatch.setenv("ONLSTM_MODEL", "other")
+    assert "no checkpoint folder other, which ONLSTM_MODEL names" in error_of("parse", "the cat")
+    assert "ONLSTM_MODEL" not in error_of("parse", "the cat", "--model", "elsewhere")
 
 
 def without_tokenizer(folder):
@@ -115,9 +109,3 @@ def test_errors_name_the_unusable_checkpoint_and_the_reason(error_of, checkpoint
     broken = shutil.copytree(checkpoint, tmp_path / "broken")
     damage(broken)
     assert message in error_of("parse", "cat", "--model", broken)
-
-
-def test_errors_name_the_environment_variable_of_the_default_model(error_of, monkeypatch):
-    monkeypatch.setenv("ONLSTM_MODEL", "nowhere")
-    assert "ONLSTM_MODEL" in error_of("parse", "cat")
-    assert "ONLSTM_MODEL" not in error_of("parse", "cat", "--model", "elsewhere")
