@@ -57,9 +57,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         gold = read_treebank(options.gold, replace(PRESETS[options.preset], lowercase=False, digits="keep"))
     if len(trees) != len(gold):
-        raise ValueError(
-            f"{options.trees} has {len(trees)} trees, but {options.gold} has {len(gold)}: every sentence needs both"
-        )
+        raise ValueError(f"{options.trees} has {len(trees)} trees, but {options.gold} has {len(gold)}")
     if options.sentence > len(trees):
         raise ValueError(f"--sentence {options.sentence}: there are {len(trees)} sentences")
     comparisons = []

@@ -44,11 +44,7 @@ class VersionAction(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `onlstm-hf` with arguments, by default those of the process; returns the exit code of `run_program`.
-
-    Raises:
-        SystemExit: with code 2 for wrong arguments, and with 0 after `--help` and `--version`.
-    """
+    """Runs `onlstm-hf` with arguments, by default those of the process; returns the exit code of `run_program`."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `onlstm_hf` sets it during the import of this module
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_program("onlstm-hf", lambda: _run_subcommand(arguments))

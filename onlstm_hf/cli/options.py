@@ -27,9 +27,7 @@ def add_model_options(parser: argparse._ActionsContainer, batch_size: int) -> No
 
 def add_splitting_options(parser: argparse._ActionsContainer) -> None:
     """Adds the options for splitting texts into sentences."""
-    parser.add_argument(
-        "--split-sentences", action="store_true", help="split texts into sentences (default: a line is one sentence)"
-    )
+    parser.add_argument("--split-sentences", action="store_true", help="split lines or documents into sentences")
     parser.add_argument("--language", metavar="CODE", help="language for --split-sentences (default: en)")
 
 

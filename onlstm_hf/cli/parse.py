@@ -55,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sentence_options(parser)
     add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
     add_tree_options(parser)
-    parser.add_argument(
-        "--hard", action="store_const", dest="branching_bias", const="ranges", help="same as --branching-bias ranges"
-    )
+    hard = "same as --branching-bias ranges"
+    parser.add_argument("--hard", action="store_const", dest="branching_bias", const="ranges", help=hard)
     add_choice(parser, "--units", ["words", "tokens"], "leaves of the trees: words, or the tokenizer's tokens")
     parser.add_argument("--output", metavar="PATH", help="new file or folder of pictures, instead of standard output")
 
@@ -66,8 +65,7 @@ def run(options: argparse.Namespace) -> None:
     sentences = read_sentences(options)
     path = None if options.output is None else Path(options.output)
     check_writable(path, is_new=True)
-    names = ("layer", "branching_bias", "punctuation", "units")
-    parse_options = {name: getattr(options, name) for name in names}
+    parse_options = {name: getattr(options, name) for name in ("layer", "branching_bias", "punctuation", "units")}
     if options.format == "svg":
         _draw(options, sentences, path, parse_options)
         return
@@ -109,9 +107,8 @@ def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path
     if len(first_sentences) > 1 and not is_folder:
         raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
     model, tokenizer = load_model(options, options.dtype)
-    figures = (
-        model.draw_distances(sentence, tokenizer, **parse_options) for sentence in chain(first_sentences, sentences)
-    )
+    sentences = chain(first_sentences, sentences)
+    figures = (model.draw_distances(sentence, tokenizer, **parse_options) for sentence in sentences)
     if is_folder:
         with written_folder(path) as folder:
             for number, figure in enumerate(progress_bar(figures, unit="sentence"), start=1):

@@ -76,10 +76,7 @@ def _split(lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]], 
 
 
 def in_batches(sentences: Iterable[Sentence], size: int, are_printed: bool = True) -> Iterator[list[Sentence]]:
-    """Yields lists of at most `size` sentences.
-
-    Shows a progress bar after two seconds, except on a terminal that shows the results (`are_printed`).
-    """
+    """Yields lists of at most `size` sentences, with a progress bar if the results are not printed on a terminal."""
     with progress_bar(unit=" sentences", shown=False if sys.stdout.isatty() and are_printed else None) as bar:
         for batch in bounded_windows(sentences, size, len, MAX_CHARACTERS_PER_BATCH):
             yield batch
@@ -93,7 +90,6 @@ class UnknownWords:
         self.num_words, self.num_unknown, self.examples = 0, 0, []
 
     def add(self, words: list[str], is_unknown: list[bool]) -> None:
-        """Counts the words of a sentence."""
         unknown = list(compress(words, is_unknown))
         self.num_words += len(words)
         self.num_unknown += len(unknown)

@@ -65,8 +65,7 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     exists, it starts a local cluster.
 
     Raises:
-        FileNotFoundError: if Slurm is requested and this machine has no `sbatch`.
-        ImportError: if Ray is requested and not installed.
+        FileNotFoundError, ImportError: if this machine has no `sbatch`, or Ray is not installed.
     """
     if name == "local":
         workers = workers or num_cores()
@@ -82,10 +81,8 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     return Engine(name, workers or -1, threads or 1, **options)
 
 
-def run_tasks(
-    executor: LocalPipelineExecutor | RayPipelineExecutor, ranks: list[int], report: Callable[[], None]
-) -> None:
-    """Runs tasks of an executor in workers that load the model once, and calls `report` every half second.
+def run_tasks(executor: PipelineExecutor, ranks: list[int], report: Callable[[], None]) -> None:
+    """Runs tasks on this machine or Ray, in workers that load the model once. Calls `report` every half second.
 
     `LocalPipelineExecutor.run` waits forever for a worker that was killed. `RayPipelineExecutor.run` starts a process
     for each task, and hangs if a node dies while one starts; Ray itself retries tasks whose worker or node died.
@@ -104,9 +101,7 @@ def run_tasks(
             for task in wait(running, SECONDS_BETWEEN_UPDATES, FIRST_COMPLETED).done:
                 rank, error = running.pop(task), task.exception()
                 if isinstance(error, BrokenProcessPool):
-                    raise ChildProcessError(
-                        "a worker was killed, perhaps for lack of memory; the same command resumes the run"
-                    ) from error
+                    raise error
                 if error is not None:
                     errors[rank] = getattr(error, "cause", error)  # the text of Ray's errors is a traceback
             report()
@@ -124,6 +119,9 @@ def _worker_processes(executor: LocalPipelineExecutor) -> Iterator[Callable[[int
     with ProcessPoolExecutor(executor.workers, context, initializer=_begin_worker) as pool:
         try:
             yield lambda rank: pool.submit(executor._run_for_rank, rank, local_rank=1)
+        except BrokenProcessPool as error:
+            message = "a worker was killed, perhaps for lack of memory; the same command resumes the run"
+            raise ChildProcessError(message) from error
         finally:
             # The pool would wait for running tasks after Ctrl-C, and forever for the lock of a worker that was killed.
             for worker in set(multiprocessing.active_children()) - previous_children:

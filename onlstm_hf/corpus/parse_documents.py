@@ -133,7 +133,7 @@ class ParseDocuments(PipelineStep):
         options = self.options
         texts = [sentence.text for sentence in window if sentence.reason is None]
         if options.log_probability:
-            results = _trees_and_log_probabilities(model, tokenizer, texts, options)
+            results = _scored_trees(model, tokenizer, texts, options)
         else:
             names = ("layer", "branching_bias", "punctuation", "batch_size")
             trees = model.parse(texts, tokenizer, progress=False, **{name: getattr(options, name) for name in names})
@@ -151,9 +151,7 @@ class ParseDocuments(PipelineStep):
             yield row
 
 
-def _trees_and_log_probabilities(
-    model, tokenizer, texts: list[str], options: ParseOptions
-) -> Iterator[tuple[InducedTree, float]]:
+def _scored_trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, float]]:
     """Yields the tree and the log probability of each sentence, from one forward pass."""
     from ..parsing.sentences import build_tree, first_of_each_unit, read_text
     from ..scoring.sentences import score_encoded

@@ -8,6 +8,7 @@ import codecs
 import io
 import lzma
 import math
+import re
 import sys
 import zlib
 from abc import abstractmethod
@@ -44,6 +45,7 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, ArrowEx
 DAMAGED_FILE = "damaged file"
 DAMAGED_REST = "rest of a damaged file"
 DAMAGED_GROUP = "rest of a damaged row group"
+HIDDEN = r"(^|/)[._]"
 # Small, because one row may hold a whole book.
 ROWS_PER_BATCH = 16
 
@@ -92,12 +94,11 @@ class FileReader(BaseReader):
             read += end - start
 
 
-class LineReader(FileReader):
+class TextReader(FileReader):
     """Reads each line as a document. The place of a line is its byte offset in the uncompressed text."""
 
-    @abstractmethod
-    def parse_line(self, line: bytes, place: str) -> Document:
-        """Returns the document of a line."""
+    name = "📄 Text"
+    kind, endings = "text", (".txt", ".text")
 
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
         compression = infer_compression(path)
@@ -126,19 +127,12 @@ class LineReader(FileReader):
             except UnicodeDecodeError:
                 yield unreadable(place, "not UTF-8")
 
-
-class TextReader(LineReader):
-    """Reads each line of text files as a document."""
-
-    name = "📄 Text"
-    kind, endings = "text", (".txt", ".text")
-
     def parse_line(self, line: bytes, place: str) -> Document:
         return Document(line.decode(), place)
 
 
-class JsonlReader(LineReader):
-    """Reads each line of JSON lines files as a document."""
+class JsonlReader(TextReader):
+    """Reads the JSON object of each line as a document."""
 
     name = "🐿 Jsonl"
     kind, endings = "jsonl", (".jsonl", ".ndjson", ".json")
@@ -178,21 +172,19 @@ class ParquetReader(FileReader):
 
     def _read_group(self, table: ParquetFile, index: int, path: str, row: int) -> Iterator[Document]:
         """Yields the documents of a row group; `row` is the number of its first row in the file."""
-        columns = [name for name in (self.text_key, self.id_key) if name in table.schema_arrow.names]
+        columns = [name for name in table.schema_arrow.names if name in (self.text_key, self.id_key)]
         try:
             for batch in table.iter_batches(ROWS_PER_BATCH, row_groups=[index], columns=columns):
                 for values in zip(*batch.columns, strict=True):
-                    yield self._document(dict(zip(batch.schema.names, values, strict=True)), f"{path}/{row}")
+                    place = f"{path}/{row}"
+                    try:
+                        content = {name: value.as_py() for name, value in zip(columns, values, strict=True)}
+                        yield document_of(content, self.text_key, self.id_key, place)
+                    except UnicodeDecodeError:
+                        yield unreadable(place, "not UTF-8")
                     row += 1
         except Exception as error:
             yield damaged(error, f"{path}/{row}", DAMAGED_GROUP)
-
-    def _document(self, values: dict, place: str) -> Document:
-        try:
-            content = {name: value.as_py() for name, value in values.items()}
-        except UnicodeDecodeError:
-            return unreadable(place, "not UTF-8")
-        return document_of(content, self.text_key, self.id_key, place)
 
 
 class DatasetReader(HuggingFaceDatasetReader):
@@ -229,7 +221,7 @@ def file_reader(location: str, kind: str | None = None, pattern: str | None = No
         kinds = {name: kind or _kind_of(name)}
     elif fs.isdir(path):
         folder = DataFolder(path, fs=fs)
-        names = [name for name in folder.list_files(glob_pattern=pattern) if not _is_hidden(name)]
+        names = [name for name in folder.list_files(glob_pattern=pattern) if not re.search(HIDDEN, name)]
         kinds = {name: _kind_of(name) or kind for name in names}
     else:
         raise FileNotFoundError(f"there is no file or folder {location}")
@@ -250,10 +242,6 @@ def _kind_of(path: str) -> str | None:
     if infer_compression(path) is not None:
         path = path.rpartition(".")[0]
     return next((kind for kind, reader in READERS.items() if path.endswith(reader.endings)), None)
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
 def file_parts(sizes: Mapping[str, int], rank: int, world_size: int) -> Iterator[tuple[str, int, int]]:

@@ -45,12 +45,9 @@ def parse_corpus(
         reader: a reader of `readers` or datatrove.
         corpus: JSON values that identify the corpus.
         output: folder of the table, local or remote.
-        model: a checkpoint folder, or a name on the Hub.
-        options: what to compute.
+        model, trust_remote_code: see `load_checkpoint`.
         output_format: `"parquet"` or `"jsonl"`.
-        engine: where the tasks run.
         tasks: number of tasks; by default one per `BYTES_PER_TASK` of the files, and at least one per worker.
-        trust_remote_code: see `load_checkpoint`.
 
     Returns:
         The number of sentences that were `"parsed"`, and of those that were not by reason; `None` if incomplete tasks
@@ -95,14 +92,7 @@ def parse_corpus(
 def _begin_job(
     output: DataFolder, settings: dict, fingerprints: Mapping[str, str], tasks: int | None, default_tasks: int
 ) -> int:
-    """Begins a job, or resumes a job in this folder that was begun with the same settings and files.
-
-    `settings` are JSON values that determine the rows, except the contents of the files. A job has the number of tasks
-    that was requested when it began, else the default; this number is returned.
-
-    Raises:
-        ValueError: if the job was begun with other settings or files, or if the folder has unrelated files.
-    """
+    """Begins a job, or resumes one that was begun with the same settings and files. Returns its number of tasks."""
     settings = {"schema_version": SCHEMA_VERSION, **settings}
     if not output.isfile(MANIFEST):
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
