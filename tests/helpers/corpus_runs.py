@@ -44,7 +44,7 @@ def in_a_process(*arguments, function=parse):
 
 def _in_a_group(function, *arguments):
     os.setsid()
-    executors.START_METHOD = "fork"  # this process has no threads, unlike that of a test, whose forks may deadlock
+    executors.START_METHOD = "fork"  # fast; the process of a test has threads, so its forks may deadlock
     function(*arguments)
 
 
