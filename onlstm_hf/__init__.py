@@ -34,7 +34,7 @@ def _is_command() -> bool:
     """Returns whether this process runs `onlstm-hf` or `python -m onlstm_hf`."""
     name = Path(*sys.argv[:1]).name
     if name == "-m":  # while Python looks for the module to run
-        return sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] in (["onlstm_hf"], ["onlstm_hf.cli.main"])
+        return sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] == ["onlstm_hf"]
     return name in ("onlstm-hf", "onlstm-hf.exe")
 
 

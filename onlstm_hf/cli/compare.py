@@ -1,19 +1,16 @@
 """`onlstm-hf compare`: comparison of trees with gold trees, as a table, a drawing or a picture."""
 
-from __future__ import annotations
-
 import argparse
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from ..trees.comparison import TreeComparison
+from ..trees.drawing import FIGURE_ENDINGS, save_figure
+from ..trees.induced_tree import InducedTree
+from ..trees.treebank import PRESETS, GoldTree, read_treebank
 from ..utils.files import check_writable, read_text_file
 from ..utils.iteration import progress_bar
 from .options import add_choice, add_number
-
-if TYPE_CHECKING:
-    from ..trees.comparison import TreeComparison
-    from ..trees.induced_tree import InducedTree
-    from ..trees.treebank import GoldTree
 
 HELP = "compare trees with gold trees"
 DESCRIPTION = """\
@@ -32,125 +29,85 @@ or a folder of .mrg files; `--preset` selects which of its leaves are words. The
 gold tree. Their words must agree, except for case. Punctuation and currency signs that only one of two trees has are
 ignored.
 
+presets: the tags of the Penn Treebank (ptb), the Chinese Treebank (ctb) or Universal Dependencies (universal);
+labelled trees whose leaves are all words (plain); a tree without labels in each line (unlabelled)
+
 formats:
   table   a line per sentence, then the scores, with those of left-branching, right-branching and balanced trees
   tree    both trees of every sentence, drawn with characters, and their shared constituents
   jsonl   {"words": [...], "brackets": "...", "gold": "...", "f1": 0.67, "shared": [[start, end], ...],
           "crossing": [...], "missed": [...]}
 """
-UNLABELLED = "unlabelled"
-BASELINES_SHOWN = ("left branching", "right branching", "balanced")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `compare`."""
     parser.add_argument("trees", metavar="TREES", help="file with one tree per line")
     parser.add_argument("gold", metavar="GOLD", help="gold trees: a file, or a folder of .mrg files")
     add_choice(parser, "--format", ["table", "tree", "jsonl"], "see below")
-    add_choice(
-        parser,
-        "--preset",
-        ["ptb", "ctb", "universal", "plain", UNLABELLED],
-        "kind of gold trees: Penn Treebank, Chinese Treebank, tags of Universal Dependencies, labelled trees whose "
-        "leaves are all words, or one tree without labels per line",
-    )
+    add_choice(parser, "--preset", ["ptb", "ctb", "universal", "plain", "unlabelled"], "kind of gold trees, see below")
     parser.add_argument("--figure", metavar="FILE", help="also write a picture of one sentence: .svg or .png")
     add_number(parser, "--sentence", "number of the sentence for --figure, counted from 1", default=1)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the comparison and, with --figure, a picture."""
-    from ..trees.drawing import FIGURE_ENDINGS, save_figure
-
     check_writable(options.figure, endings=FIGURE_ENDINGS)
-    trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
+    trees = _read_trees(options.trees)
+    if options.preset == "unlabelled":
+        gold = _read_trees(options.gold)
+    else:
+        gold = read_treebank(options.gold, replace(PRESETS[options.preset], lowercase=False, digits="keep"))
     if len(trees) != len(gold):
-        raise ValueError(
-            f"{options.trees} has {len(trees)} trees, but {options.gold} has {len(gold)}: every sentence needs both"
-        )
+        raise ValueError(f"{options.trees} has {len(trees)} trees, but {options.gold} has {len(gold)}")
     if options.sentence > len(trees):
         raise ValueError(f"--sentence {options.sentence}: there are {len(trees)} sentences")
     comparisons = []
-    pairs = progress_bar(zip(trees, gold, strict=True), total=len(gold), unit="sentence")
-    for number, (tree, gold_tree) in enumerate(pairs, start=1):
+    for tree, gold_tree in progress_bar(zip(trees, gold, strict=True), total=len(gold), unit="sentence"):
         try:
             comparisons.append(tree.compare(gold_tree))
         except ValueError as error:
-            raise ValueError(f"sentence {number}: {error}") from error
-    for number, comparison in enumerate(comparisons, start=1):
-        if options.format == "jsonl":
-            print(_json_line(comparison))
+            raise ValueError(f"sentence {len(comparisons) + 1}: {error}") from error
+    if options.format == "table":
+        print(f"{'sentence':>8} {'F1':>6} {'shared':>7} {'crossing':>9} {'missed':>7}  words")
+    for number, item in enumerate(comparisons, start=1):
+        if options.format == "table":
+            counts = f"{len(item.shared):7} {len(item.crossing):9} {len(item.missed):7}"
+            print(f"{number:8} {100 * item.f1:6.1f} {counts}  {' '.join(item.tree.words)}")
         elif options.format == "tree":
-            print(f"sentence {number}\n\n{comparison}\n")
+            print(f"sentence {number}\n\n{item}\n")
+        else:
+            fields = {"words": item.tree.words, "brackets": item.tree.to_bracket(), "gold": item.gold.to_bracket()}
+            fields |= {name: getattr(item, name) for name in ("f1", "shared", "crossing", "missed")}
+            print(json.dumps(fields, ensure_ascii=False))
+    if options.format == "table":
+        print()
     if options.format != "jsonl":
-        print(_table(comparisons, with_sentences=options.format == "table"))
+        _print_scores(comparisons)
     if options.figure:
         save_figure(comparisons[options.sentence - 1].to_svg(), options.figure)
 
 
-def _json_line(comparison: TreeComparison) -> str:
-    fields = {
-        "words": comparison.tree.words,
-        "brackets": comparison.tree.to_bracket(),
-        "gold": comparison.gold.to_bracket(),
-        **{name: getattr(comparison, name) for name in ("f1", "shared", "crossing", "missed")},
-    }
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
+def _print_scores(comparisons: list[TreeComparison]) -> None:
     from ..scoring.parsing_scores import score_parses
     from ..trees.baselines import baseline_trees
-    from ..trees.treebank import GoldTree
 
-    lines = []
-    if with_sentences:
-        lines.append(f"{'sentence':>8} {'F1':>6} {'shared':>7} {'crossing':>9} {'missed':>7}  words")
-        lines += [
-            f"{number:8} {100 * item.f1:6.1f} {len(item.shared):7} {len(item.crossing):9} {len(item.missed):7}  "
-            f"{' '.join(item.tree.words)}"
-            for number, item in enumerate(comparisons, start=1)
-        ]
-        lines.append("")
     gold = [GoldTree(item.gold.words, tuple(("X", *span) for span in item.gold.spans())) for item in comparisons]
     rows = {"these trees": [item.tree for item in comparisons]}
-    rows |= {name: baseline_trees(name, gold) for name in BASELINES_SHOWN}
-    lines.append(f"{'sentence F1':>16} {'corpus F1':>9}")
-    for name, trees in progress_bar(rows.items(), description="scoring", unit="row"):
+    rows |= {name: baseline_trees(name, gold) for name in ("left branching", "right branching", "balanced")}
+    print(f"{'sentence F1':>16} {'corpus F1':>9}")
+    for name, trees in rows.items():
         scores = score_parses(trees, gold, num_resamples=0)
-        lines.append(f"{100 * scores.sentence_f1:16.1f} {100 * scores.corpus_f1:9.1f}  {name}")
-    return "\n".join(lines)
+        print(f"{100 * scores.sentence_f1:16.1f} {100 * scores.corpus_f1:9.1f}  {name}")
 
 
 def _read_trees(path: str) -> list[InducedTree]:
-    from ..trees.induced_tree import InducedTree
-
     trees = []
     for number, line in enumerate(read_text_file(path), start=1):
         try:
             if line.strip():
-                trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
-        except ValueError as error:
+                brackets = json.loads(line)["brackets"] if line.lstrip().startswith("{") else line
+                trees.append(InducedTree.from_bracket(brackets, labelled=False))
+        except (ValueError, KeyError) as error:
             raise ValueError(
                 f"line {number} of {path} is no tree ({error}); expected the brackets or jsonl of `onlstm-hf parse`"
             ) from error
     return trees
-
-
-def _brackets_of(line: str) -> str:
-    if not line.lstrip().startswith("{"):
-        return line
-    record = json.loads(line)
-    if not isinstance(record.get("brackets"), str):
-        raise ValueError('the JSON object has no "brackets"')
-    return record["brackets"]
-
-
-def _read_gold_trees(path: str, preset: str) -> list[GoldTree] | list[InducedTree]:
-    from dataclasses import replace
-
-    from ..trees.treebank import PRESETS, read_treebank
-
-    if preset == UNLABELLED:
-        return _read_trees(path)
-    return read_treebank(path, replace(PRESETS[preset], lowercase=False, digits="keep"))

@@ -4,14 +4,12 @@ import argparse
 from pathlib import Path
 
 from ..utils.files import check_writable, written_folder
-from .options import add_number
 
 HELP = "convert a checkpoint of the authors' code"
 DESCRIPTION = """\
 Converts a file from the authors' scripts (Ordered-Neurons and PRPN of github.com/yikangshen) into a checkpoint folder
-for from_pretrained. The file contains [model, criterion, optimizer], a model, or a state dict. The authors' code is
-not needed. No code in the file is run: only tensors and the attributes of objects are read, and a file that calls any
-other function is refused.
+for from_pretrained. The file contains [model, criterion, optimizer], a model, or a state dict. No code in it is run,
+and the authors' code is not needed. A file that calls any function but those of tensors is refused.
 """
 EXAMPLES = """\
 examples:
@@ -21,47 +19,30 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `convert`."""
     parser.add_argument("source", metavar="SOURCE", help="file from torch.save, or a state dict in .safetensors")
     parser.add_argument("out", metavar="OUT", help="new folder to write")
-    settings = parser.add_argument_group(
-        "settings that only a saved model contains",
-        "For a state dict, give the values of its training if they differ from the defaults.",
-    )
-    settings.add_argument(
+    parser.add_argument(
         "--weight-dropout",
         type=float,
         metavar="P",
-        help="ON-LSTM: the option --wdrop of its training, which also scales weights in evaluation (default: 0.45)",
-    )
-    add_number(settings, "--num-slots", "PRPN: memory slots (default: 15)")
-    settings.add_argument(
-        "--resolution", type=float, metavar="R", help="PRPN: resolution of the distances (default: 0.1)"
-    )
-    settings.add_argument(
-        "--hard",
-        action=argparse.BooleanOptionalAction,
-        help="PRPN: piecewise linear gates instead of sigmoids (default: hard)",
+        help="--wdrop in the training of an ON-LSTM, which a state dict does not contain (default: 0.45)",
     )
     parser.add_argument(
         "--vocab-from",
         nargs="+",
         metavar="FILE",
-        help="training texts for the tokenizer, in the order of the authors' code (train, valid, test); they must "
-        "have as many distinct words as the model",
+        help="texts for the tokenizer (train, valid and test, in this order), with as many words as the model",
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the checkpoint folder and prints a summary."""
     from ..conversion.checkpoints import convert_original_checkpoint
     from ..utils.checkpoints import quiet_transformers
 
     out = Path(options.out)
     check_writable(out, is_new=True)
-    settings = {name: getattr(options, name) for name in ("weight_dropout", "num_slots", "resolution", "hard")}
-    overrides = {name: value for name, value in settings.items() if value is not None}
-    model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **overrides)
+    settings = {} if options.weight_dropout is None else {"weight_dropout": options.weight_dropout}
+    model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **settings)
     with written_folder(out) as folder, quiet_transformers():
         model.save_pretrained(folder)
         if tokenizer is not None:

@@ -21,21 +21,13 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `demo`."""
     add_models(parser)
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on; 0.0.0.0 accepts other machines (default: %(default)s, only this machine)",
-    )
-    parser.add_argument(
-        "--port", type=port_number, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
-    )
+    host = "address to listen on; 0.0.0.0 accepts other machines (default: %(default)s, only this machine)"
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=host)
+    parser.add_argument("--port", type=port_number, default=7860, metavar="N", help="port (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the page into a temporary folder and serves it until the process ends."""
     from ..page.serving import build_server
     from ..page.site import write_page
     from ..utils.checkpoints import default_model

@@ -15,13 +15,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `export`."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint folder")
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the folder and prints a summary."""
     from ..hub.export import export_checkpoint
 
     print(export_checkpoint(options.checkpoint, options.folder))

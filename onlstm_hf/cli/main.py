@@ -2,8 +2,7 @@
 
 import argparse
 import signal
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
@@ -27,10 +26,6 @@ A model is a checkpoint folder or a name on the Hugging Face Hub. The default mo
 the environment variable ONLSTM_MODEL; model_cards/onlstm-english in the current directory or in the checkout that this
 package was installed from; the same model with rounded weights inside the package.
 """
-FAST_PATH_IS_MISSING = (
-    "on CPUs: step by step; the compiled operators, which are two to three times as fast, are not installed or cannot "
-    "run here (installing the package builds them if there is a C++ compiler)"
-)
 # In the order of `--help`.
 SUBCOMMANDS = (parse, compare, parse_corpus, score, demo, page, convert, export, push)
 
@@ -42,25 +37,14 @@ class VersionAction(argparse.Action):
         from ..fast.onlstm.native import OPERATOR as ONLSTM
         from ..fast.prpn.native import OPERATOR as PRPN
 
-        sets = {"ON-LSTM": ONLSTM.instruction_set(), "PRPN": PRPN.instruction_set()}
-        print(f"onlstm-hf {__version__}\n{describe_paths(sets)}")
+        print(f"onlstm-hf {__version__}")
+        for model, operator in {"ON-LSTM": ONLSTM, "PRPN": PRPN}.items():
+            print(f"compiled operator of the {model}: {operator.instruction_set() or 'none'}")
         parser.exit()
 
 
-def describe_paths(sets: Mapping[str, str | None]) -> str:
-    """Returns one line with the instruction set of each model's compiled operator, `None` if it has none."""
-    if not any(sets.values()):
-        return FAST_PATH_IS_MISSING
-    paths = [f"{model} {f'compiled for {name}' if name else 'step by step'}" for model, name in sets.items()]
-    return f"on CPUs: {', '.join(paths)}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `onlstm-hf` with arguments, by default those of the process; returns the exit code of `run_program`.
-
-    Raises:
-        SystemExit: with code 2 for wrong arguments, and with 0 after `--help` and `--version`.
-    """
+    """Runs `onlstm-hf` with arguments, by default those of the process; returns the exit code of `run_program`."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `onlstm_hf` sets it during the import of this module
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_program("onlstm-hf", lambda: _run_subcommand(arguments))
@@ -70,9 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Builds the parser of `onlstm-hf` and its subcommands; `options.run` is the function of a subcommand."""
     parser_class = partial(argparse.ArgumentParser, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser = parser_class("onlstm-hf", description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument(
-        "--version", action=VersionAction, nargs=0, help="show the version and the fast paths and exit"
-    )
+    parser.add_argument("--version", action=VersionAction, nargs=0, help="show the version and compiled operators")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=parser_class)
     for module in SUBCOMMANDS:
         name = module.__name__.rpartition(".")[2].replace("_", "-")
@@ -85,15 +67,10 @@ def build_parser() -> argparse.ArgumentParser:
 def _run_subcommand(arguments: Sequence[str] | None) -> None:
     parser = build_parser()
     options, remaining = parser.parse_known_args(arguments)
-    if remaining:  # argparse ends a list of arguments at the first option after it
-        name = getattr(options, "list_argument", None)
-        if name is None or any(argument.startswith("-") for argument in remaining):
+    if remaining:  # argparse ends the list of models at the first option after it
+        if not hasattr(options, "models") or any(argument.startswith("-") for argument in remaining):
             parser.error(f"unrecognized arguments: {' '.join(remaining)}")
-        setattr(options, name, [*getattr(options, name), *remaining])
+        options.models = [*options.models, *remaining]
     # The installed command skips this in `import onlstm_hf` (see its `__init__`).
     import_module("onlstm_hf.registration")
     options.run(options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,15 +18,9 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `page`."""
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
     add_models(parser)
-    add_choice(
-        parser,
-        "--precision",
-        ["int8", "float32"],
-        "precision of the weights: int8 needs less than half the space of float32",
-    )
+    add_choice(parser, "--precision", ["int8", "float32"], "weights; int8 needs less than half the space of float32")
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +32,9 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="checkpoint folders or names on the Hub; the page opens with the first (default: see `onlstm-hf --help`)",
     )
-    parser.set_defaults(list_argument="models")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the folder and prints how to open it."""
     from ..page.site import write_page
     from ..utils.checkpoints import default_model
 

@@ -1,7 +1,5 @@
 """`onlstm-hf parse`: trees of sentences, as text or pictures."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import mimetypes
@@ -9,16 +7,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from itertools import count, islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..trees.drawing import FIGURE_ENDINGS, save_figure, tree_to_text
+from ..trees.induced_tree import InducedTree
 from ..utils.files import check_writable, written_file, written_folder
-from .options import add_choice, add_number, add_tree_options
+from ..utils.iteration import progress_bar
+from .options import add_choice, add_tree_options
 from .sentences import Sentence, UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
-
-if TYPE_CHECKING:
-    from ..trees.induced_tree import InducedTree
 
 BATCHES_AT_A_TIME = 8
 
@@ -43,11 +40,9 @@ formats:
   tree      drawn with characters, an empty line after each
   jsonl     {"text": "...", "words": [...], "offsets": [[start, end], ...], "unknown": [true or false, ...],
             "brackets": "...", "spans": [{"text": "...", "start": 0, "end": 11, "word_start": 0, "word_end": 3}, ...],
-            "distances": [...], "line": 1, "start": 0}: offsets, starts and ends count characters of "text"; "start"
-            is the position of the text in this line of the input
-  svg       a picture: the tree above the distances of every layer. The picture of one sentence goes to standard output
-            or to the file --output, which ends in .svg or .png. Pictures of several sentences go to the new folder
-            --output, as 1.svg, 2.svg, ...
+            "distances": [...], "line": 1, "start": 0}, with the place of the text in the input at the end
+  svg       the tree above the distances of every layer: of one sentence on standard output or in the file --output
+            (.svg or .png), of several sentences as 1.svg, 2.svg, ... in the new folder --output
 
 rules that turn distances into a tree (--branching-bias):
   right     the papers' rule; it favours right-branching trees, which are typical of English
@@ -57,40 +52,22 @@ rules that turn distances into a tree (--branching-bias):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `parse`."""
     add_sentence_options(parser)
     add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
     add_tree_options(parser)
-    parser.add_argument(
-        "--hard",
-        action="store_const",
-        dest="branching_bias",
-        const="ranges",
-        help="same as --branching-bias ranges",
-    )
-    add_choice(
-        parser,
-        "--units",
-        ["words", "tokens"],
-        "leaves of the trees: words, or the tokenizer's tokens, which can be parts of words",
-    )
-    add_number(
-        parser,
-        "--max-length",
-        "process at most N tokens of a sentence at a time, which saves memory; the trees are the same",
-    )
-    parser.add_argument(
-        "--output", metavar="PATH", help="write a new file (or folder of pictures) instead of standard output"
-    )
+    hard = "same as --branching-bias ranges"
+    parser.add_argument("--hard", action="store_const", dest="branching_bias", const="ranges", help=hard)
+    add_choice(parser, "--units", ["words", "tokens"], "leaves of the trees: words, or the tokenizer's tokens")
+    parser.add_argument("--output", metavar="PATH", help="new file or folder of pictures, instead of standard output")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the trees."""
     sentences = read_sentences(options)
     path = None if options.output is None else Path(options.output)
     check_writable(path, is_new=True)
+    parse_options = {name: getattr(options, name) for name in ("layer", "branching_bias", "punctuation", "units")}
     if options.format == "svg":
-        _draw(options, sentences, path)
+        _draw(options, sentences, path, parse_options)
         return
     model, tokenizer = load_model(options, options.dtype)
     write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
@@ -98,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         # Sorting the sentences of several batches by length reduces padding.
         size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
         for batch in in_batches(sentences, size, are_printed=path is None):
-            trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
+            trees = model.parse(batch, tokenizer, progress=False, batch_size=options.batch_size, **parse_options)
             for tree in trees:
                 unknown_words.add(tree.words, tree.unknown)
             file.write("".join(f"{write(tree, text)}\n" for tree, text in zip(trees, batch, strict=True)))
@@ -107,8 +84,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _drawing(tree: InducedTree, sentence: Sentence) -> str:
-    from ..trees.drawing import tree_to_text
-
     return tree_to_text(tree, width=shutil.get_terminal_size((120, 24)).columns) + "\n"
 
 
@@ -124,33 +99,21 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 }
 
 
-def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None) -> None:
-    from ..trees.drawing import FIGURE_ENDINGS, distances_to_svg, save_figure
-
-    if path is None or path.suffix.lower() in FIGURE_ENDINGS:
-        first_sentences = list(islice(sentences, 2))
-        if len(first_sentences) > 1:
-            raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
-        model, tokenizer = load_model(options, options.dtype)
-        figure = model.draw_distances(first_sentences[0], tokenizer, **_parse_options(options))
-        if path is None:
-            print(figure)
-        else:
-            save_figure(figure, path)
-        return
-    if mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: unlikely to be meant as a folder
+def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None, parse_options: dict) -> None:
+    is_folder = path is not None and path.suffix.lower() not in FIGURE_ENDINGS
+    if is_folder and mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: unlikely to be meant as a folder
         check_writable(path, endings=FIGURE_ENDINGS)
+    first_sentences = list(islice(sentences, 2))
+    if len(first_sentences) > 1 and not is_folder:
+        raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
     model, tokenizer = load_model(options, options.dtype)
-    with written_folder(path) as folder:
-        numbers = count(1)
-        for batch in in_batches(sentences, options.batch_size, are_printed=False):
-            trees, by_layer = model.parse_by_layer(batch, tokenizer, **_parse_options(options))
-            for index, tree in enumerate(trees):
-                distances = [trees_of_layer[index].distances for trees_of_layer in by_layer.values()]
-                figure = distances_to_svg(tree, distances, list(by_layer))
-                save_figure(figure, folder / f"{next(numbers)}.svg")
-
-
-def _parse_options(options: argparse.Namespace) -> dict:
-    names = ("layer", "branching_bias", "punctuation", "units", "batch_size", "max_length")
-    return {name: getattr(options, name) for name in names}
+    sentences = chain(first_sentences, sentences)
+    figures = (model.draw_distances(sentence, tokenizer, **parse_options) for sentence in sentences)
+    if is_folder:
+        with written_folder(path) as folder:
+            for number, figure in enumerate(progress_bar(figures, unit="sentence"), start=1):
+                save_figure(figure, folder / f"{number}.svg")
+    elif path is None:
+        print(next(figures))
+    else:
+        save_figure(next(figures), path)

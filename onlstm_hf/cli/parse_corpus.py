@@ -1,7 +1,5 @@
 """`onlstm-hf parse-corpus`: a table of trees for a corpus of any size."""
 
-from __future__ import annotations
-
 import argparse
 
 from ..utils.programs import natural_number, thread_count
@@ -38,83 +36,41 @@ input, by file name or --kind:
 Text and JSON lines may be compressed (.gz, .bz2, .xz, .zst). A compressed file is read by a single task; other files
 are split among tasks.
 
-columns of the table:
-  document, position   the id of the document, and the number of the sentence in it
-  start, text          start of the sentence in the document, in characters, and its text
-  words, offsets       words of the text, and the [start, end] of each in the text
-  unknown              which words are out of vocabulary
-  spans                start, end, word_start and word_end of each constituent of two words or more; with
-                       --trees brackets: "brackets"
-  distances            with --distances, in half precision
-  log_probability      natural log probability of the sentence and the <eos> after it
-  reason               why a sentence or document has no tree; null if it has one
-
-`datasets.load_dataset("OUTPUT")` reads it.
+`datasets.load_dataset("OUTPUT")` reads the table; docs/corpus.md explains its columns.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `parse-corpus`."""
     parser.add_argument("input", metavar="INPUT", help="file or folder, or a URL such as s3://bucket/folder")
     parser.add_argument("output", metavar="OUTPUT", help="folder of the table; an interrupted job is resumed")
     add_model_options(parser, batch_size=256)
     source = parser.add_argument_group("input")
-    source.add_argument(
-        "--kind", choices=["text", "jsonl", "parquet", "dataset"], help="see below (default: by the files' names)"
-    )
+    kinds = ["text", "jsonl", "parquet", "dataset"]
+    source.add_argument("--kind", choices=kinds, help="see below (default: by the files' names)")
     source.add_argument("--glob", metavar="PATTERN", help="read only matching paths of the folder INPUT")
     source.add_argument("--split", metavar="NAME", help="split of a dataset (default: train)")
-    for name, help in {"text": "field or column of the text", "id": "field or column of the id"}.items():
-        source.add_argument(f"--{name}-key", default=name, metavar="NAME", help=f"{help} (default: %(default)s)")
-    add_splitting_options(source, "documents", "line")
+    source.add_argument("--text-key", default="text", metavar="NAME", help="field or column of the text")
+    source.add_argument("--id-key", default="id", metavar="NAME", help="field or column of the id")
+    add_splitting_options(source)
     add_number(source, "--max-words", "skip longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
     add_tree_options(trees)
     add_choice(trees, "--trees", ["spans", "brackets"], "column of the trees")
     trees.add_argument("--distances", action="store_true", help="add the column of distances")
-    trees.add_argument(
-        "--log-probability",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write the column of log probabilities, which takes longer than the trees (default: yes)",
-    )
+    log_probability = "write the column of log probabilities, which takes longer than the trees (default: yes)"
+    trees.add_argument("--log-probability", action=argparse.BooleanOptionalAction, default=True, help=log_probability)
     add_choice(trees, "--output-format", ["parquet", "jsonl"], "Parquet files, or compressed JSON lines")
     engine = parser.add_argument_group("engine")
-    add_choice(
-        engine,
-        "--engine",
-        ["local", "ray", "slurm"],
-        "processes on this machine, a Ray cluster, or Slurm jobs; Ray and Slurm need folders that all machines share",
-    )
-    add_number(
-        engine,
-        "--tasks",
-        "number of tasks, each with one file of the table (default: one per 32 MiB of input, at least one per worker)",
-    )
-    add_number(
-        engine,
-        "--workers",
-        "concurrent tasks (default: the cores of this machine, the CPUs of the Ray cluster, no limit with Slurm)",
-    )
-    engine.add_argument(
-        "--threads",
-        type=thread_count,
-        metavar="N",
-        help="threads per worker; with Ray and Slurm also CPUs per worker (default: 1; locally cores / workers)",
-    )
-    add_number(engine, "--memory", "memory per CPU, with Ray and Slurm (default: 2)", metavar="GB")
-    engine.add_argument(
-        "--gpus", type=natural_number, metavar="N", help="GPUs per worker, with Ray and Slurm (default: 0)"
-    )
+    add_choice(engine, "--engine", ["local", "ray", "slurm"], "this machine, or a cluster with shared folders")
+    add_number(engine, "--tasks", "files of the table (default: one per 32 MiB of input, at least one per worker)")
+    add_number(engine, "--workers", "concurrent tasks (default: the cores of this machine or the Ray cluster)")
+    threads = "threads per worker; with Ray and Slurm also CPUs per worker (default: 1; locally cores / workers)"
+    engine.add_argument("--threads", type=thread_count, metavar="N", help=threads)
+    add_number(engine, "--memory", "GB of memory per CPU, with Ray and Slurm (default: 2)")
+    engine.add_argument("--gpus", type=natural_number, metavar="N", help="GPUs per worker, with Ray and Slurm")
     engine.add_argument("--partition", metavar="NAME", help="Slurm partition")
     engine.add_argument("--time", metavar="TIME", help="time limit per task, with Slurm (default: 24:00:00)")
-    engine.add_argument(
-        "--sbatch",
-        action="append",
-        type=_name_and_value,
-        metavar="NAME=VALUE",
-        help="additional sbatch option; can be repeated",
-    )
+    engine.add_argument("--sbatch", action="append", type=_name_and_value, metavar="NAME=VALUE", help="sbatch option")
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
@@ -138,14 +94,12 @@ def _refuse_ignored_options(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Parses the corpus and prints the number of parsed and skipped sentences."""
     from datasets import load_dataset
     from loguru import logger
 
     from ..corpus.executors import choose_engine
-    from ..corpus.inputs import find_files
     from ..corpus.parse_documents import ParseOptions
-    from ..corpus.readers import DatasetReader
+    from ..corpus.readers import DatasetReader, file_reader
     from ..corpus.run import parse_corpus
     from ..utils.checkpoints import default_model
     from ..utils.dataset_errors import reported_dataset_errors
@@ -154,26 +108,21 @@ def run(options: argparse.Namespace) -> None:
     logger.disable("datatrove")  # only in this process; each task has a log file
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
-        split = {"split": options.split or "train"}
-        with reported_dataset_errors(options.input, f"the split {split['split']!r} of the dataset {options.input}"):
-            load_dataset(options.input, **split, streaming=True)  # before the job begins, not in its tasks
-        reader = DatasetReader(options.input, split, streaming=True, **keys)
-        files, corpus = None, {"dataset": options.input, **split, **keys}
+        split = options.split or "train"
+        with reported_dataset_errors(options.input, f"the split {split!r} of the dataset {options.input}"):
+            load_dataset(options.input, split=split, streaming=True)  # before the job begins, not in its tasks
+        reader = DatasetReader(options.input, {"split": split}, streaming=True, **keys)
+        corpus = {"dataset": options.input, "split": split, **keys}
     else:
-        files = find_files(options.input, options.kind, options.glob)
-        reader = files.reader(**keys)
-        corpus = {"kind": files.kind, **keys}
-    sbatch = dict(options.sbatch or ()) | {"partition": options.partition, "time": options.time or "24:00:00"}
+        reader = file_reader(options.input, options.kind, options.glob, **keys)
+        corpus = {"kind": reader.kind, **keys}
+    options.language = splitting_language(options)
     counts = parse_corpus(
         reader,
         corpus,
         options.output,
         options.model or default_model(),
-        ParseOptions(
-            language=splitting_language(options),
-            **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
-        ),
-        files=files,
+        ParseOptions(**{name: getattr(options, name) for name in ParseOptions._fields}),
         output_format=options.output_format,
         engine=choose_engine(
             options.engine,
@@ -181,7 +130,7 @@ def run(options: argparse.Namespace) -> None:
             options.threads,
             memory=options.memory or 2,
             gpus=options.gpus or 0,
-            sbatch=tuple(sbatch.items()),
+            sbatch={"time": options.time or "24:00:00", "partition": options.partition, **dict(options.sbatch or ())},
         ),
         tasks=options.tasks,
         trust_remote_code=options.trust_remote_code,

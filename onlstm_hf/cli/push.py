@@ -4,14 +4,11 @@ import argparse
 
 HELP = "upload a checkpoint folder to the Hub"
 DESCRIPTION = """\
-Uploads a checkpoint folder to the Hugging Face Hub: a language model or a classifier.
-
-First the folder is checked: the model must load and parse (or classify), its code must be available, the weights must
-be in safetensors files, unrelated files are refused, and the card must be valid. The card is written from --results or
-from the folder's results.json; without results it is the folder's README.md.
-
-Then the files are uploaded in one commit, which also deletes all other files of the repository. If the upload fails,
-the repository stays unchanged, or empty if it was created. Pushing again is safe: nothing is committed twice.
+Uploads a checkpoint folder to the Hugging Face Hub: a language model or a classifier. First the folder is checked: the
+model must load and parse (or classify), its code must be available, weights must be in safetensors files, unrelated
+files are refused, and the card must be valid. The card is written from --results or from the folder's results.json;
+without results it is the folder's README.md. One commit then uploads the files and deletes all others, so a failed
+upload changes nothing, and pushing again is safe. The token is that of `hf auth login` or the variable HF_TOKEN.
 """
 EXAMPLES = """\
 examples:
@@ -22,33 +19,18 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `push`."""
     parser.add_argument("folder", metavar="FOLDER", help="folder to upload")
     parser.add_argument("repository", metavar="USER/NAME", help="repository; created if it does not exist")
-    parser.add_argument(
-        "--private", action="store_true", help="create a private repository; an existing one must be private already"
-    )
-    parser.add_argument(
-        "--revision", metavar="BRANCH", help="branch to commit to; created if it does not exist (default: main)"
-    )
-    parser.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="token with write access (default: the environment variable HF_TOKEN, or the token of `hf auth login`)",
-    )
+    parser.add_argument("--private", action="store_true", help="create, or require, a private repository")
+    parser.add_argument("--revision", metavar="BRANCH", help="branch; created if it does not exist (default: main)")
     parser.add_argument("--results", metavar="FILE", help="results.json of the training, if it is not in the folder")
-    parser.add_argument(
-        "--dataset",
-        action="store_true",
-        help="FOLDER is a dataset: .parquet or .jsonl files with a README.md (see training/write_data.py)",
-    )
+    parser.add_argument("--dataset", action="store_true", help="FOLDER has .parquet or .jsonl files and a README.md")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Uploads a checkpoint or dataset and prints the URL of the commit."""
     from ..hub.push import push_dataset, push_model
 
-    arguments = {name: getattr(options, name) for name in ("folder", "repository", "private", "revision", "token")}
+    arguments = {name: getattr(options, name) for name in ("folder", "repository", "private", "revision")}
     if options.dataset and options.results:
         raise ValueError("--results belongs to a model, not to a dataset")
     print(push_dataset(**arguments) if options.dataset else push_model(**arguments, results=options.results))

@@ -1,17 +1,11 @@
 """`onlstm-hf score`: log probabilities and perplexities of sentences."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
 
 from .options import add_choice
 from .sentences import UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
-
-if TYPE_CHECKING:
-    from ..scoring.stream import StreamScore
 
 HELP = "compute log probabilities and perplexities of sentences"
 DESCRIPTION = """\
@@ -29,51 +23,46 @@ in "unknown" whether it replaces an out-of-vocabulary word. The last line is {"t
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `score`."""
     add_sentence_options(parser)
     add_choice(parser, "--format", ["table", "jsonl"], "a table, or one JSON object per line")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the scores."""
     from ..parsing.sentences import read_text
     from ..scoring.sentences import score_sentences
     from ..scoring.stream import StreamScore
 
     sentences = read_sentences(options)
     model, tokenizer = load_model(options)
-    log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
+    is_table, unknown_words, totals = options.format == "table", UnknownWords(), []
     for batch in in_batches(sentences, options.batch_size):
         scores = score_sentences(model, tokenizer, batch, options.batch_size, progress=False)
-        if options.format == "table" and not num_sentences:
+        if is_table and not totals:
             print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
         for text, score in zip(batch, scores, strict=True):
-            total = score.total()
+            totals.append(score.total())
             sentence = read_text(tokenizer, text)
             unknown_words.add(sentence.units, sentence.unknown)
-            if options.format == "table":
-                print(_table_row(total, " ".join(text.split())))
+            if is_table:
+                _print_row(totals[-1], " ".join(text.split()))
             else:
                 unknown = [token == tokenizer.unk_token for token in score.tokens]
-                row = {"text": text, **_score_fields(total), **score._asdict(), "unknown": unknown}
-                print(json.dumps(row, ensure_ascii=False))
-            log_likelihood += total.total_log_likelihood
-            num_tokens += total.num_tokens
-            num_sentences += 1
+                fields = {"text": text, **_score_fields(totals[-1]), **score._asdict(), "unknown": unknown}
+                print(json.dumps(fields, ensure_ascii=False))
         sys.stdout.flush()
     unknown_words.report()
-    total = StreamScore(log_likelihood, num_tokens)
-    if options.format == "table":
-        print(_table_row(total, f"total ({num_sentences} sentence{'s' if num_sentences > 1 else ''})"))
+    total = StreamScore(sum(item.total_log_likelihood for item in totals), sum(item.num_tokens for item in totals))
+    if is_table:
+        _print_row(total, f"total ({len(totals)} sentence{'s' if len(totals) > 1 else ''})")
     else:
-        print(json.dumps({"total": {"num_sentences": num_sentences, **_score_fields(total)}}))
+        print(json.dumps({"total": {"num_sentences": len(totals), **_score_fields(total)}}))
 
 
-def _table_row(score: StreamScore, text: str) -> str:
-    return f"{score.total_log_likelihood:15.4f} {score.num_tokens:9d} {score.perplexity:12.2f}  {text}"
+def _print_row(score, text: str) -> None:
+    print(f"{score.total_log_likelihood:15.4f} {score.num_tokens:9d} {score.perplexity:12.2f}  {text}")
 
 
-def _score_fields(score: StreamScore) -> dict[str, float]:
+def _score_fields(score) -> dict[str, float]:
     return {
         "log_probability": score.total_log_likelihood,
         "num_tokens": score.num_tokens,

@@ -1,4 +1,4 @@
-"""datatrove executors for the tasks of a corpus job."""
+"""Executors of datatrove for the tasks of a corpus job."""
 
 import multiprocessing
 import os
@@ -6,9 +6,10 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +18,12 @@ from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor, Slurm
 from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
-from loguru import logger
 from tqdm import tqdm
 
 from ..utils.programs import num_cores
+from .progress import SECONDS_BETWEEN_UPDATES
 
-# Number of times Ray retries a task whose worker or node died.
-MAX_RETRIES = 10
+START_METHOD = "forkserver"  # see `multiprocessing`
 
 
 class Engine(NamedTuple):
@@ -36,7 +36,6 @@ class Engine(NamedTuple):
         memory: GB per CPU, with Ray and Slurm.
         gpus: GPUs per worker, with Ray and Slurm.
         sbatch: names and values of `sbatch` options. Slurm needs `partition` and `time`.
-        start_method: start method of local processes, see `multiprocessing`.
     """
 
     name: str = "local"
@@ -44,22 +43,19 @@ class Engine(NamedTuple):
     threads: int = 1
     memory: int = 2
     gpus: int = 0
-    sbatch: tuple[tuple[str, str], ...] = ()
-    start_method: str = "forkserver"
+    sbatch: Mapping[str, str | None] | None = None
 
     def executor(self, pipeline: list[PipelineStep], tasks: int, logging_dir: DataFolder) -> PipelineExecutor:
-        """Returns an executor that runs the pipeline in `tasks` tasks and keeps its logs in `logging_dir`."""
-        common = {"pipeline": pipeline, "tasks": tasks, "workers": self.workers, "logging_dir": logging_dir}
+        """Returns an executor of the pipeline in `tasks` tasks, with its logs in `logging_dir`; see `run_tasks`."""
+        options = {"pipeline": pipeline, "tasks": tasks, "workers": self.workers, "logging_dir": logging_dir}
         if self.name == "local":
-            return WorkerPoolExecutor(**common, start_method=self.start_method)
-        common |= {"cpus_per_task": self.threads, "gpus_per_task": self.gpus, "mem_per_cpu_gb": self.memory}
+            return LocalPipelineExecutor(**options)
+        options |= {"cpus_per_task": self.threads, "gpus_per_task": self.gpus, "mem_per_cpu_gb": self.memory}
         if self.name == "ray":
-            return RayTasksExecutor(**common)
-        options = dict(self.sbatch)
-        own_arguments = {name: options.pop(name, None) for name in ("time", "partition", "qos")}
+            return RayPipelineExecutor(**options)
         activate = Path(sys.prefix, "bin", "activate")
-        common |= {"job_name": "onlstm-hf", "venv_path": str(activate) if activate.exists() else None}
-        return SlurmPipelineExecutor(**common, **own_arguments, sbatch_args=options)
+        options |= {"job_name": "onlstm-hf", "venv_path": str(activate) if activate.exists() else None}
+        return SlurmPipelineExecutor(**options, time=None, partition=None, qos=None, sbatch_args=self.sbatch)
 
 
 def choose_engine(name: str, workers: int | None, threads: int | None, **options) -> Engine:
@@ -69,8 +65,7 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     exists, it starts a local cluster.
 
     Raises:
-        FileNotFoundError: if Slurm is requested and this machine has no `sbatch`.
-        ImportError: if Ray is requested and not installed.
+        FileNotFoundError, ImportError: if this machine has no `sbatch`, or Ray is not installed.
     """
     if name == "local":
         workers = workers or num_cores()
@@ -86,95 +81,70 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     return Engine(name, workers or -1, threads or 1, **options)
 
 
-class WorkerPoolExecutor(LocalPipelineExecutor):
-    """`LocalPipelineExecutor` that survives killed workers; each worker loads the model once for all its tasks.
+def run_tasks(executor: PipelineExecutor, ranks: list[int], report: Callable[[], None]) -> None:
+    """Runs tasks on this machine or Ray, in workers that load the model once. Calls `report` every half second.
 
-    datatrove's executor hangs if a worker dies and stops at the first error. This one reports the dead worker and
-    finishes the other tasks after an error.
+    `LocalPipelineExecutor.run` waits forever for a worker that was killed. `RayPipelineExecutor.run` starts a process
+    for each task, and hangs if a node dies while one starts; Ray itself retries tasks whose worker or node died.
+
+    Raises:
+        ChildProcessError: after the other tasks if some failed; immediately if a local worker was killed.
     """
-
-    def run(self) -> None:
-        """Runs the incomplete tasks.
-
-        Raises:
-            ChildProcessError: after the other tasks if some failed; immediately if a worker was killed.
-        """
-        ranks = self.get_incomplete_ranks()
-        if not ranks:
-            return
-        self.save_executor_as_json()
-        context = multiprocessing.get_context(self.start_method)
-        if self.start_method == "forkserver":
-            context.set_forkserver_preload(["onlstm_hf.registration", __name__])
-        previous_children = set(multiprocessing.active_children())
-        with ProcessPoolExecutor(min(self.workers, len(ranks)), context, initializer=_begin_worker) as pool:
-            try:
-                _run_tasks(lambda rank: pool.submit(self._run_for_rank, rank, local_rank=1), ranks, self.workers)
-            except BrokenProcessPool as error:
-                raise ChildProcessError(
-                    "a worker was killed, perhaps for lack of memory; the same command resumes the run"
-                ) from error
-            finally:
-                # The pool would hang on its idle workers if one was killed while it held the lock of their queue.
-                for worker in set(multiprocessing.active_children()) - previous_children:
-                    worker.kill()
-
-
-class RayTasksExecutor(RayPipelineExecutor):
-    """`RayPipelineExecutor` with plain Ray tasks; each worker loads the model once for all its tasks.
-
-    datatrove's executor starts an actor per task, which imports and loads everything again. It hangs if a node dies
-    while an actor starts. Ray itself retries tasks whose worker or node died.
-    """
-
-    def run(self) -> None:
-        """Runs the incomplete tasks.
-
-        Raises:
-            ChildProcessError: after the other tasks, if some failed.
-        """
-        import ray
-
-        ranks = self.get_incomplete_ranks()
-        if not ranks:
-            return
-        self.save_executor_as_json()
-        memory = int(self.mem_per_cpu_gb * self.cpus_per_task * 2**30)
-        resources = {"num_cpus": self.cpus_per_task, "num_gpus": self.gpus_per_task, "memory": memory}
-        run_rank = ray.remote(**resources, max_retries=MAX_RETRIES)(_run_rank)
-        executor = ray.put(self)
-        _run_tasks(lambda rank: run_rank.remote(executor, rank).future(), ranks, self.workers)
-
-
-def _run_tasks(submit: Callable[[int], Future], ranks: list[int], workers: int) -> None:
-    """Runs at most `workers` tasks at a time; raises a `ChildProcessError` at the end if some failed."""
+    executor.save_executor_as_json()
+    place = _ray_cluster if isinstance(executor, RayPipelineExecutor) else _worker_processes
     waiting, running, errors = iter(ranks), {}, {}
-    while True:
-        running |= {submit(rank): rank for rank in islice(waiting, workers - len(running))}
-        if not running:
-            break
-        for task in wait(running, return_when=FIRST_COMPLETED).done:
-            rank, error = running.pop(task), task.exception()
-            if isinstance(error, BrokenProcessPool):
-                raise error
-            if error is not None:
-                errors[rank] = getattr(error, "cause", error)  # the text of Ray's errors is a traceback
+    with place(executor) as submit:
+        while True:
+            running |= {submit(rank): rank for rank in islice(waiting, executor.workers - len(running))}
+            if not running:
+                break
+            for task in wait(running, SECONDS_BETWEEN_UPDATES, FIRST_COMPLETED).done:
+                rank, error = running.pop(task), task.exception()
+                if isinstance(error, BrokenProcessPool):
+                    raise error
+                if error is not None:
+                    errors[rank] = getattr(error, "cause", error)  # the text of Ray's errors is a traceback
+            report()
     if errors:
         rank, error = min(errors.items())
         raise ChildProcessError(f"{len(errors)} of {len(ranks)} tasks failed; task {rank}: {error}") from error
 
 
-def _run_rank(executor: PipelineExecutor, rank: int) -> None:
-    executor._run_for_rank(rank, local_rank=1)
+@contextmanager
+def _worker_processes(executor: LocalPipelineExecutor) -> Iterator[Callable[[int], Future]]:
+    """Yields a function that submits a task to a pool of processes."""
+    context = multiprocessing.get_context(START_METHOD)
+    context.set_forkserver_preload([__name__])
+    previous_children = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(executor.workers, context, initializer=_begin_worker) as pool:
+        try:
+            yield lambda rank: pool.submit(executor._run_for_rank, rank, local_rank=1)
+        except BrokenProcessPool as error:
+            message = "a worker was killed, perhaps for lack of memory; the same command resumes the run"
+            raise ChildProcessError(message) from error
+        finally:
+            # The pool would wait for running tasks after Ctrl-C, and forever for the lock of a worker that was killed.
+            for worker in set(multiprocessing.active_children()) - previous_children:
+                worker.kill()
+
+
+@contextmanager
+def _ray_cluster(executor: RayPipelineExecutor) -> Iterator[Callable[[int], Future]]:
+    """Yields a function that submits a task to Ray."""
+    import ray
+
+    memory = int(executor.mem_per_cpu_gb * executor.cpus_per_task * 2**30)
+    resources = {"num_cpus": executor.cpus_per_task, "num_gpus": executor.gpus_per_task, "memory": memory}
+    run_for_rank = ray.remote(**resources, max_retries=10)(PipelineExecutor._run_for_rank)
+    shared_executor = ray.put(executor)
+    yield lambda rank: run_for_rank.remote(shared_executor, rank, local_rank=1).future()
 
 
 def _begin_worker() -> None:
     """Ignores Ctrl-C, which the parent handles, and silences standard error; datatrove logs each task to a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it is open until the worker ends)
-    # Forked processes share tqdm's lock: if one were killed while it holds the lock, the others would hang.
-    tqdm.set_lock(threading.RLock())
-    logger.enable("datatrove")  # The command disables this logger. Forked workers inherit that.
+    tqdm.set_lock(threading.RLock())  # the default is a semaphore, which a killed worker would leave behind
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

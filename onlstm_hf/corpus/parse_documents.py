@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from datatrove.data import Document, DocumentsPipeline
@@ -14,8 +14,8 @@ from datatrove.pipeline.base import PipelineStep
 
 from ..text.sentence_splitting import count_several, sentence_splitter
 from ..utils.iteration import bounded_windows
-from .progress import TaskProgress
-from .rows import COLUMNS
+from .progress import report_progress
+from .writers import COLUMNS
 
 if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
@@ -59,7 +59,7 @@ class ParseOptions(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the table, see `row_schema`."""
+        """Columns of the table, a subset of `COLUMNS` in the same order."""
         left_out = {"spans", "brackets"} - {self.trees}
         left_out |= {name for name in ("distances", "log_probability") if not getattr(self, name)}
         return tuple(name for name in COLUMNS if name not in left_out)
@@ -68,7 +68,7 @@ class ParseOptions(NamedTuple):
 class Sentence(NamedTuple):
     """A sentence with its position in the document and, if it cannot be parsed, the reason."""
 
-    document: str
+    document: Document
     position: int
     start: int
     text: str
@@ -78,16 +78,15 @@ class Sentence(NamedTuple):
 class ParseDocuments(PipelineStep):
     """Parses the sentences of documents.
 
-    Yields one datatrove document per sentence, in input order. Its `metadata["row"]` is a row of the table (see
-    `row_schema`). A document without sentences also yields one. A sentence that cannot be parsed has a reason instead
-    of a tree.
+    Yields one datatrove document per sentence, in input order, with a row of the table in `metadata["row"]`. A
+    document without sentences also yields one. A sentence that cannot be parsed has a reason instead of a tree.
 
     Args:
         model: a checkpoint folder, or a name on the Hub. Each process loads it once, when a task starts.
         options: what to compute.
         threads: threads per process; by default PyTorch's choice.
         trust_remote_code: see `load_checkpoint`.
-        progress_folder: a local folder for the progress reports that `shown_progress` reads.
+        progress_folder: a local folder for progress reports.
     """
 
     type, name = STEP_NAME.split(": ")
@@ -98,7 +97,7 @@ class ParseDocuments(PipelineStep):
         options: ParseOptions = ParseOptions(),  # noqa: B008 (it is immutable)
         threads: int | None = None,
         trust_remote_code: bool = False,
-        progress_folder: str | None = None,
+        progress_folder: Path | None = None,
     ):
         super().__init__()
         self.model = model
@@ -108,39 +107,42 @@ class ParseDocuments(PipelineStep):
         self.progress_folder = progress_folder
 
     def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
-        progress = TaskProgress(self.progress_folder, rank)
-        language = self.options.language
+        language, num_sentences = self.options.language, 0
         split = _lines if language is None else sentence_splitter(language)
         model, tokenizer = _load(self.model, self.trust_remote_code, self.threads, self.options.dtype)
-        sentences = _sentences(progress.follow(data), split, self.options.max_words)
+        sentences = _sentences(data, split, self.options.max_words)
         for window in bounded_windows(
             sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW
         ):
             with self.track_time("window"):
-                rows = []
-                for row in self._rows(window, model, tokenizer):
-                    rows.append(row)
-                    progress.add(1)
+                rows = list(self._rows(window, model, tokenizer))
+            num_sentences += len(rows)
+            share_read = window[-1].document.metadata.get("share_read", 0.0)
+            report_progress(self.progress_folder, rank, share_read, num_sentences)
             counts = Counter(row["reason"] or "parsed" for row in rows)
             if language is None and (several := count_several(sentence.text for sentence in window)):
                 counts[SEVERAL] = several
             for reason, number in counts.items():
                 self.stat_update(reason, value=number, unit="window")
             for sentence, row in zip(window, rows, strict=True):
-                yield Document(text=sentence.text, id=sentence.document, metadata={"row": row})
-        progress.finish()
+                yield Document(text=sentence.text, id=row["document"], metadata={"row": row})
+        report_progress(self.progress_folder, rank, 1.0, num_sentences)
 
     def _rows(self, window: list[Sentence], model, tokenizer) -> Iterator[dict]:
         """Yields the row of each sentence of a window, in order."""
         options = self.options
         texts = [sentence.text for sentence in window if sentence.reason is None]
-        read = _trees_and_log_probabilities if options.log_probability else _trees
-        results = read(model, tokenizer, texts, options)
+        if options.log_probability:
+            results = _scored_trees(model, tokenizer, texts, options)
+        else:
+            names = ("layer", "branching_bias", "punctuation", "batch_size")
+            trees = model.parse(texts, tokenizer, progress=False, **{name: getattr(options, name) for name in names})
+            results = ((tree, None) for tree in trees)
         for sentence in window:
             row = dict.fromkeys(options.columns)
             tree, log_probability = (None, None) if sentence.reason else next(results)
             reason = sentence.reason or (None if tree.words else "no words")
-            row |= {"document": sentence.document, "position": sentence.position, "reason": reason}
+            row |= {"document": sentence.document.id, "position": sentence.position, "reason": reason}
             if reason is None:
                 record = tree.to_record(sentence.text) | {"start": sentence.start, "log_probability": log_probability}
                 row |= {name: record[name] for name in options.columns if name in record}
@@ -149,16 +151,7 @@ class ParseDocuments(PipelineStep):
             yield row
 
 
-def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, None]]:
-    """Returns the tree of each sentence."""
-    names = ("layer", "branching_bias", "punctuation", "batch_size")
-    trees = model.parse(texts, tokenizer, progress=False, **{name: getattr(options, name) for name in names})
-    return ((tree, None) for tree in trees)
-
-
-def _trees_and_log_probabilities(
-    model, tokenizer, texts: list[str], options: ParseOptions
-) -> Iterator[tuple[InducedTree, float]]:
+def _scored_trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, float]]:
     """Yields the tree and the log probability of each sentence, from one forward pass."""
     from ..parsing.sentences import build_tree, first_of_each_unit, read_text
     from ..scoring.sentences import score_encoded
@@ -184,28 +177,22 @@ def _sentences(
     """Yields the sentences of each document; a document without words yields one with a reason."""
     for document in documents:
         if reason := document.metadata.get("reason"):
-            yield Sentence(document.id, 0, 0, "", reason)
+            yield Sentence(document, 0, 0, "", reason)
             continue
         places = split(document.text)
         for position, (start, end) in enumerate(places):
             text = document.text[start:end]
             reason = _skip_reason(text, max_words)
-            yield Sentence(document.id, position, start, "" if reason else text, reason)
+            yield Sentence(document, position, start, "" if reason else text, reason)
         if not places:
-            yield Sentence(document.id, 0, 0, "", "no words")
+            yield Sentence(document, 0, 0, "", "no words")
 
 
 def _skip_reason(text: str, max_words: int) -> str | None:
     """Returns the reason why a sentence is not parsed, or `None`."""
     if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
         return f"more than {max_words} words"
-    if "\0" in text:
-        return "NUL characters"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "not UTF-8"
-    return None
+    return "NUL characters" if "\0" in text else None
 
 
 @cache
@@ -215,7 +202,6 @@ def _load(name: str, trust_remote_code: bool, threads: int | None, dtype: str):
 
     from ..utils.checkpoints import load_checkpoint
 
-    import_module("onlstm_hf.registration")  # not yet imported in workers of the command `onlstm-hf`
     if threads is not None:
         torch.set_num_threads(threads)
     return load_checkpoint(name, trust_remote_code=trust_remote_code, dtype=getattr(torch, dtype))

@@ -1,4 +1,4 @@
-"""datatrove writers whose files appear only when a task is complete."""
+"""The table of trees: its columns, and datatrove writers whose files appear only when a task is complete."""
 
 from typing import IO
 from uuid import uuid4
@@ -7,9 +7,25 @@ from datatrove.data import Document, DocumentsPipeline
 from datatrove.io import DataFolderLike, get_datafolder
 from datatrove.pipeline.writers import JsonlWriter, ParquetWriter
 from datatrove.pipeline.writers.disk_base import DiskWriter
+from pyarrow import bool_, field, float16, float32, int32, list_, schema, string, struct
 
-from .rows import row_schema
-
+# Incremented when the meaning or type of a column changes; stored in Parquet metadata and the manifest.
+SCHEMA_VERSION = 2
+_SPAN = struct([(name, int32()) for name in ("start", "end", "word_start", "word_end")])
+COLUMNS = {
+    "document": string(),
+    "position": int32(),
+    "start": int32(),
+    "text": string(),
+    "words": list_(string()),
+    "offsets": list_(list_(int32())),
+    "unknown": list_(bool_()),
+    "spans": list_(_SPAN),
+    "brackets": string(),
+    "distances": list_(float16()),
+    "log_probability": float32(),
+    "reason": string(),
+}
 # In the output folder, where `datasets.load_dataset` ignores it.
 UNFINISHED = ".run/unfinished"
 ROWS_PER_GROUP = 8192
@@ -57,10 +73,8 @@ def row_writer(output: DataFolderLike, output_format: str, columns: tuple[str, .
     """
     if output_format == "jsonl":
         return _CompleteJsonlFiles(output)
+    fields = [field(name, COLUMNS[name], nullable=name not in ("document", "position")) for name in columns]
+    row_schema = schema(fields, metadata={"onlstm_hf.schema_version": str(SCHEMA_VERSION)})
     return _CompleteParquetFiles(
-        output,
-        schema=row_schema(columns),
-        compression="zstd",
-        batch_size=ROWS_PER_GROUP,
-        max_file_size=-1,
+        output, schema=row_schema, compression="zstd", batch_size=ROWS_PER_GROUP, max_file_size=-1
     )

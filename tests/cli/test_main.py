@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from onlstm_hf import __version__
-from onlstm_hf.cli.main import FAST_PATH_IS_MISSING, build_parser, describe_paths, main
+from onlstm_hf.cli.main import build_parser, main
+from onlstm_hf.fast.onlstm.native import OPERATOR as ONLSTM
+from onlstm_hf.fast.prpn.native import OPERATOR as PRPN
 from tests.helpers.command_line import CONSOLE_SCRIPT
 
 SUBCOMMANDS = ["parse", "compare", "score", "parse-corpus", "demo", "page", "convert", "export", "push"]
@@ -33,7 +35,7 @@ def run_installed(tmp_path, project_root, monkeypatch):
     "arguments, code",
     [
         (["--help"], 0),
-        *[(["-m", module, "--help"], 0) for module in ("onlstm_hf", "onlstm_hf.cli.main")],
+        (["-m", "onlstm_hf", "--help"], 0),
         *[([subcommand, "--help"], 0) for subcommand in ("parse", "demo", "push")],
         (["prase", "text"], 2),
     ],
@@ -57,17 +59,12 @@ def test_every_example_of_the_help_is_a_valid_command(capsys, arguments):
         build_parser().parse_args(shlex.split(example))
 
 
-def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_operator(run_installed):
-    for module in ("onlstm_hf", "onlstm_hf.cli.main"):
-        process = run_installed("-m", module, "--version")
-        version, paths = process.stdout.splitlines()
-        assert (process.returncode, version) == (0, f"onlstm-hf {__version__}")
-        assert paths.startswith("on CPUs: ")
-        assert "transformers" not in process.stderr
-    both = {"ON-LSTM": "avx512", "PRPN": "avx2"}
-    assert describe_paths(both) == "on CPUs: ON-LSTM compiled for avx512, PRPN compiled for avx2"
-    assert describe_paths(both | {"ON-LSTM": None}) == "on CPUs: ON-LSTM step by step, PRPN compiled for avx2"
-    assert describe_paths(dict.fromkeys(both)) == FAST_PATH_IS_MISSING
+def test_version_names_the_instruction_set_of_each_compiled_operator(run_installed):
+    process = run_installed("-m", "onlstm_hf", "--version")
+    sets = {"ON-LSTM": ONLSTM.instruction_set(), "PRPN": PRPN.instruction_set()}
+    expected = [f"compiled operator of the {model}: {name or 'none'}" for model, name in sets.items()]
+    assert (process.returncode, process.stdout.splitlines()) == (0, [f"onlstm-hf {__version__}", *expected])
+    assert "transformers" not in process.stderr
 
 
 @pytest.mark.parametrize(

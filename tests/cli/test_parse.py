@@ -18,7 +18,7 @@ from tests.helpers.tiny_models import MODEL_TYPES
 
 def test_parse_writes_the_trees_of_the_model_in_input_order(run, checkpoint, model, tokenizer):
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
-    for options in ([], ["--batch-size", 2], ["--max-length", 3]):
+    for options in ([], ["--batch-size", 2]):
         assert run("parse", *TEXT, "--model", checkpoint, *options).splitlines() == expected
 
 
@@ -138,6 +138,19 @@ def test_output_goes_to_a_new_file(run, error_of, checkpoint, tmp_path):
     assert "does not exist" in error_of("parse", "dog", "--model", checkpoint, "--output", tmp_path / "no" / "trees")
     assert output.read_text() == "(the cat)\n"
     assert names_in(tmp_path) == ["trees"]
+
+
+@pytest.mark.parametrize("format", ["brackets", "svg"])
+def test_a_bad_line_or_an_interruption_leaves_no_output_file(error_of, checkpoint, tmp_path, monkeypatch, format):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    command = ["parse", "--model", str(checkpoint), "--format", format, "--output", str(tmp_path / "trees")]
+    type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
+    assert "byte 0xff in line 3" in error_of(*command)
+    monkeypatch.setattr(ONLSTMForCausalLM, "parse_layers", interrupt)
+    assert main([*command, "the cat", "the dog"]) == 130
+    assert names_in(tmp_path) == []
 
 
 def test_the_batch_size_applies_to_model_calls(run, checkpoint, monkeypatch):

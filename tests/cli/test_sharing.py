@@ -2,18 +2,14 @@
 
 from onlstm_hf.hub import push
 
-PLACE = {"folder": "checkpoint", "repository": "user/name"}
-DEFAULTS = {"private": False, "revision": None, "token": None, "results": None}
-GIVEN = {"private": True, "revision": "draft", "token": "secret", "results": "file.json"}
-FLAGS = ["--private", "--revision", "draft", "--token", "secret", "--results", "file.json"]
-
 
 def test_options_reach_what_pushes(monkeypatch, run):
-    calls = []
+    calls, place = [], {"folder": "checkpoint", "repository": "user/name"}
     monkeypatch.setattr(push, "push_model", lambda **options: calls.append(options) or "https://hub/commit")
-    assert run("push", "checkpoint", "user/name") == "https://hub/commit\n"
-    run("push", "checkpoint", "user/name", *FLAGS)
-    assert calls == [{**PLACE, **DEFAULTS}, {**PLACE, **GIVEN}]
+    assert run("push", *place.values()) == "https://hub/commit\n"
+    run("push", *place.values(), "--private", "--revision", "draft", "--results", "file.json")
+    assert calls[0] == {**place, "private": False, "revision": None, "results": None}
+    assert calls[1] == {**place, "private": True, "revision": "draft", "results": "file.json"}
 
 
 def test_a_checkpoint_is_exported_into_a_new_folder(run, error_of, checkpoint, tmp_path):

@@ -4,31 +4,27 @@ import os
 
 from pyarrow import parquet
 
+from onlstm_hf.corpus import executors
 from onlstm_hf.corpus.executors import Engine
-from onlstm_hf.corpus.inputs import find_files
 from onlstm_hf.corpus.parse_documents import ParseOptions
+from onlstm_hf.corpus.readers import file_reader
 from onlstm_hf.corpus.run import parse_corpus
 from tests.helpers.forked_processes import forked_context
 
 TASKS = 20
-# Forked workers, only for processes of `in_a_process`. The process of a test has threads, so its forks may deadlock.
-FORKS = Engine(workers=2, start_method="fork")
 
 
-def parse(corpus, output, checkpoint, tasks=TASKS, engine=FORKS, output_format="parquet", **options):
+def parse(corpus, output, checkpoint, tasks=TASKS, engine=None, output_format="parquet", **options):
     """Parses all files of a folder."""
-    files = find_files(str(corpus))
-    options = ParseOptions(**{"log_probability": False, "distances": True, **options})
+    reader = file_reader(str(corpus))
     return parse_corpus(
-        files.reader(),
-        {"kind": files.kind},
+        reader,
+        {"kind": reader.kind},
         str(output),
         checkpoint,
-        options,
-        engine=engine,
+        ParseOptions(**{"log_probability": False, "distances": True, **options}),
+        engine=engine or Engine(workers=2),
         tasks=tasks,
-        files=files,
-        progress=engine.start_method != "fork",  # a thread draws the bar
         output_format=output_format,
     )
 
@@ -48,6 +44,7 @@ def in_a_process(*arguments, function=parse):
 
 def _in_a_group(function, *arguments):
     os.setsid()
+    executors.START_METHOD = "fork"  # fast; the process of a test has threads, so its forks may deadlock
     function(*arguments)
 
 
