@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
+from transformers.loss.loss_utils import ForSequenceClassificationLoss
 
 from .state import Linear, RecurrentConfig, check_vocabulary, is_plain, real_tokens
 
@@ -216,10 +217,16 @@ class SequenceClassifier:
     accepts_loss_kwargs = False
 
 
-def refuse_pair(
-    model: PreTrainedModel, input_ids_pair: torch.LongTensor | None, token_type_ids: torch.LongTensor | None
+def check_single_sequences(
+    model: PreTrainedModel,
+    input_ids: torch.LongTensor | None,
+    attention_mask: torch.Tensor | None,
+    input_ids_pair: torch.LongTensor | None,
+    token_type_ids: torch.LongTensor | None,
 ) -> None:
-    """Raises a `ValueError` if a model of single sequences gets a pair, as two inputs or joined."""
+    """Raises a `ValueError` for pairs, as two inputs or joined; warns of padding without a mask."""
+    if input_ids is not None:
+        model.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
     if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
         raise ValueError(
             f"{type(model).__name__} classifies single sequences, and this is a pair: use a class named "
@@ -231,7 +238,7 @@ def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor 
     """Returns the hidden states `[B, H]` at the last real token of each row of `[B, T, H]`."""
     if attention_mask is None:
         return hidden_states[:, -1]
-    real = real_tokens(attention_mask, hidden_states.shape[:2], hidden_states.device)
+    real = real_tokens(attention_mask, hidden_states)
     last = (real * torch.arange(real.shape[1], device=real.device)).argmax(dim=1)
     return hidden_states[torch.arange(last.shape[0], device=last.device), last]
 
@@ -270,11 +277,6 @@ class PairClassifier(nn.Module):
         return self.output(self.dropout(F.elu(self.hidden(self.dropout(features)))))
 
 
-def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **unused) -> torch.Tensor:
-    """Mean cross-entropy of labels `[B]` and logits `[B, num_labels]`; takes the arguments of Transformers' losses."""
-    return F.cross_entropy(pooled_logits.float(), labels.long())
-
-
 class SequencePairClassifier:
     """Classifier of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them.
 
@@ -283,7 +285,7 @@ class SequencePairClassifier:
     """
 
     takes_pairs = True
-    _loss_function = staticmethod(classification_loss)
+    _loss_function = staticmethod(ForSequenceClassificationLoss)
 
 
 def stacked_sides(
@@ -304,9 +306,8 @@ def stacked_sides(
         ValueError: if a side is missing, or the inputs do not fit together.
     """
     if input_ids is not None and input_ids_pair is None and token_type_ids is not None:
-        (input_ids, attention_mask), (input_ids_pair, attention_mask_pair) = _split_sides(
-            input_ids, attention_mask, token_type_ids
-        )
+        sides = _split_sides(input_ids, attention_mask, token_type_ids)
+        (input_ids, attention_mask), (input_ids_pair, attention_mask_pair) = sides
     if input_ids is None or input_ids_pair is None:
         raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or joined pairs and token_type_ids")
     if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or input_ids.shape[0] != input_ids_pair.shape[0]:
@@ -318,11 +319,9 @@ def stacked_sides(
     length = max(ids.shape[1] for ids, _ in sides)
     all_ids, all_masks = [], []
     for ids, mask in sides:
-        if mask is not None and mask.shape != ids.shape:
-            raise ValueError(f"a mask must have the shape of its input, {list(ids.shape)}, not {list(mask.shape)}")
         missing = (0, length - ids.shape[1])
         all_ids.append(F.pad(ids, missing))
-        all_masks.append(F.pad(torch.ones_like(ids) if mask is None else mask, missing))
+        all_masks.append(F.pad(torch.ones_like(ids) if mask is None else real_tokens(mask, ids).long(), missing))
     is_padded = any(mask is not None or ids.shape[1] < length for ids, mask in sides)
     return torch.cat(all_ids), torch.cat(all_masks) if is_padded else None
 
@@ -331,20 +330,13 @@ def _split_sides(
     input_ids: torch.LongTensor, attention_mask: torch.Tensor | None, token_type_ids: torch.LongTensor
 ) -> list[tuple[torch.LongTensor, torch.Tensor]]:
     """Returns ids and masks of both sides of joined pairs, padded on the right."""
-    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    if not input_ids.shape == mask.shape == token_type_ids.shape:
-        raise ValueError(
-            f"attention_mask and token_type_ids must have the shape of input_ids, {list(input_ids.shape)}, not "
-            f"{list(mask.shape)} and {list(token_type_ids.shape)}"
-        )
-    mask, sides = real_tokens(mask, input_ids.shape, input_ids.device), []
+    real, sides = real_tokens(attention_mask, input_ids), []
     for side in (0, 1):
-        is_on_side = mask & (token_type_ids == side)
+        is_on_side = token_type_ids == side if real is None else real & (token_type_ids == side)
         lengths = is_on_side.sum(dim=1)
         if not lengths.all():
-            raise ValueError(
-                f"pair {lengths.argmin().item()} has no tokens of type {side}: a pair needs both sequences"
-            )
+            pair = lengths.argmin().item()
+            raise ValueError(f"pair {pair} has no tokens of type {side}: a pair needs both sequences")
         order = is_on_side.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
         sides.append((input_ids.gather(1, order), is_on_side.gather(1, order)))
     return sides
@@ -358,14 +350,13 @@ def encode_by_length(
     """Encodes sequences `[N, T]` to `[N, H]` by a function of ids and mask; on a CPU in groups of similar length."""
     if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
         return encode(input_ids, attention_mask)
-    attention_mask = real_tokens(attention_mask, input_ids.shape, input_ids.device)
+    attention_mask = real_tokens(attention_mask, input_ids)
     order = attention_mask.sum(dim=1).argsort()
     encodings = []
     for rows in order.chunk(NUM_LENGTH_GROUPS):
         mask = attention_mask[rows]
         # Drops columns without real tokens, and the mask if no padding is left.
         used = mask.any(dim=0)
-        used[:1] |= ~used.any()
         mask = mask[:, used]
         encodings.append(encode(input_ids[rows][:, used], None if mask.all() else mask))
     return torch.cat(encodings)[order.argsort()]

@@ -21,11 +21,11 @@ from .heads import (
     PairClassifier,
     SequenceClassifier,
     SequencePairClassifier,
+    check_single_sequences,
     class_loss,
     encode_by_length,
     kept_positions,
     last_real_outputs,
-    refuse_pair,
     stacked_sides,
 )
 from .state import (
@@ -123,8 +123,7 @@ def ordered_neurons(
     Args:
         input_gates: `[T, B, 2 * C + 4 * H]`, the affine map of the inputs.
         recurrent: maps the previous hidden state `[B, H]` to its part of the gates.
-        hidden: `[B, H]`, before the first step.
-        cell: `[B, C, K]`, before the first step.
+        hidden, cell: `[B, H]` and `[B, C, K]`, before the first step.
         mask: `[T, B]` booleans, `False` where a step leaves the state as it is (padding), or `None`.
         loop: `loop` or `scan` of `state.py`.
 
@@ -166,8 +165,7 @@ class ONLSTMLayer(nn.Module):
 
         Args:
             inputs: `[T, B, input_size]`.
-            hidden: `[B, H]`, before the first step.
-            cell: `[B, C, K]`, before the first step.
+            hidden, cell: `[B, H]` and `[B, C, K]`, before the first step.
             mask: `[T, B]` booleans, `False` at padding on either side, or `None`.
         """
         path = None
@@ -209,23 +207,18 @@ class ONLSTMLayer(nn.Module):
 @dataclass
 class ONLSTMModelOutput(ModelOutput):
     r"""
-    Output of `ONLSTMModel`.
+    Output of `ONLSTMModel`. Sequences are `(batch_size, sequence_length, size)`.
 
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`):
-            Output of the last layer, after the output dropout; the input of the head.
-        state (`RecurrentState`, *optional*, returned when `use_cache=True`):
-            Hidden and cell state of every layer after the last real token of every row.
-        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
-            The embedded input, then the output of every layer before dropout, each
-            `(batch_size, sequence_length, size)`.
-        raw_last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`, *optional*, returned in training mode):
-            Output of the last layer before the output dropout; the input of the temporal activation penalty.
-        forget_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Syntactic distances in [0, 1]: one minus the mean of the master forget gate. 0 at padding.
-        input_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Mean of the master input gate, in [0, 1]. 0 at padding.
-    """  # noqa: E501
+        last_hidden_state: output of the last layer after the output dropout; the input of the head.
+        state (returned when `use_cache=True`): hidden and cell state of every layer after the last real token.
+        hidden_states (returned when `output_hidden_states=True`): the embedded input, then the output of every layer
+            before dropout.
+        raw_last_hidden_state (returned in training mode): output of the last layer before the output dropout.
+        forget_distances, input_distances (returned when `output_distances=True`): one minus the mean of the master
+            forget gate, the syntactic distance; and the mean of the master input gate. Both are `(num_hidden_layers,
+            batch_size, sequence_length)`, in [0, 1], and 0 at padding.
+    """
 
     last_hidden_state: torch.FloatTensor | None = None
     state: RecurrentState | None = None
@@ -241,18 +234,13 @@ class ONLSTMCausalLMOutput(ModelOutput):
     Output of `ONLSTMForCausalLM`.
 
     Args:
-        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
-            Mean cross-entropy in nats, in training mode plus both penalties.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; with a mixture of softmaxes, log probabilities.
+        loss: mean cross-entropy in nats, in training mode plus both penalties.
+        logits (returned unless `skip_logits=True`): `(batch_size, sequence_length, vocab_size)`, scores of the next
+            token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states, forget_distances, input_distances: see `ONLSTMModelOutput`.
-        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
-            The loss without the penalties.
-        activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Alpha times the mean square of the last layer's output after dropout (AR).
-        temporal_activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Beta times the mean squared change of the last layer's output between steps (TAR).
-    """  # noqa: E501
+        cross_entropy: the loss without the penalties.
+        activation_penalty, temporal_activation_penalty (returned in training mode): AR and TAR, times their weights.
+    """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -266,10 +254,9 @@ class ONLSTMCausalLMOutput(ModelOutput):
 
 
 class ONLSTMPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all ON-LSTM models."""
+    """Base class of all ON-LSTM models."""
 
     config: ONLSTMConfig
-    config_class = ONLSTMConfig
     _no_split_modules = ["ONLSTMLayer"]
 
 
@@ -323,8 +310,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
             kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple without `None`s.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
         refuse_unknown(self, kwargs)
         check_inputs(self.embeddings, input_ids, inputs_embeds)
@@ -334,7 +320,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
 
         if inputs_embeds is None:
             inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
-        real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
+        real = real_tokens(attention_mask, inputs_embeds)
         mask = None if real is None else real.t()
         state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
@@ -391,8 +377,6 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         state: RecurrentState | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
@@ -400,15 +384,14 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
     ) -> ONLSTMCausalLMOutput | tuple:
         r"""
         Args:
-            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `ONLSTMModel`.
+            input_ids, attention_mask, inputs_embeds, state: see `ONLSTMModel`.
             labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
             kwargs: further arguments of `ONLSTMModel`, and `return_dict`: whether to return an `ONLSTMCausalLMOutput`
                 (default) or a tuple without `None`s.
         """
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
-        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
         hidden_states = outputs.last_hidden_state
         logits, targets, cross_entropy, num_items = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
@@ -504,9 +487,8 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
         left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        logits = self.classifier(left, right)
+        loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
@@ -534,11 +516,9 @@ class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel)
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         """Takes the arguments of `SequenceClassifier`."""
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
+        kwargs |= {"use_cache": False, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
         logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)

@@ -6,8 +6,8 @@ then one memory per step. Step `t` sees the window `[:, t : t + S]`.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -19,7 +19,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
-from .heads import LanguageModelHead, SequenceClassifier, class_loss, last_real_outputs, refuse_pair
+from .dropout import bind_projection
+from .heads import LanguageModelHead, SequenceClassifier, check_single_sequences, class_loss, last_real_outputs
 from .state import (
     LOOPS,
     Linear,
@@ -34,7 +35,6 @@ from .state import (
     loop,
     real_tokens,
     refuse_unknown,
-    state_dtype,
 )
 
 try:  # the installed package's `parse` has more options, and pictures
@@ -84,8 +84,7 @@ def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
         scores: `[..., S]`, key times memory.
         gates: `[..., S]`, in [0, 1], how far each slot is open.
     """
-    # Unlike in an ordinary softmax, subtracting the largest score does not cancel: the epsilon matters when the gates
-    # are nearly closed, and the gradient then also flows through the largest score.
+    # Subtracting the largest score does not cancel: the epsilon matters when the gates are nearly closed.
     gated = (scores - scores.amax(dim=-1, keepdim=True)).exp() * gates
     return gated / (gated.sum(dim=-1, keepdim=True) + ATTENTION_EPSILON)
 
@@ -140,34 +139,23 @@ class PRPNState(ModelState):
 
 
 @dataclass
-class ParsingState(ModelState):
-    """State of the parsing network alone: the `lookback` of a `PRPNState`."""
-
-    lookback: torch.Tensor
-
-
-@dataclass
 class PRPNModelOutput(ModelOutput):
     r"""
-    Output of `PRPNModel`.
+    Output of `PRPNModel`. Sequences are `(batch_size, sequence_length, size)`.
 
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, embedding_size)`):
-            Output of the predict network, after the output dropout; the input of the head.
-        state (`PRPNState`, *optional*, returned when `use_cache=True`):
-            State after the last real token of every row.
-        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
-            The embedded input, then the output of every layer of the reading network, each
-            `(batch_size, sequence_length, size)`.
-        attentions (`tuple(torch.FloatTensor)`, *optional*, returned when `output_attentions=True`):
-            Attention to the memories, by every layer of the reading network, then by the predict network (if they have
-            attention), each `(batch_size, sequence_length, num_slots)`, newest memory first. 0 at padding.
-        distances (`torch.FloatTensor` of shape `(batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Syntactic distances in [0, 1]. 0 at padding.
-        memory_gates (`torch.FloatTensor` of shape `(2, batch_size, sequence_length, num_slots)`, *optional*, returned when `output_distances=True`):
-            How far each memory is open to the reading network and to the predict network, newest first, in [0, 1].
-            0 at padding.
-    """  # noqa: E501
+        last_hidden_state: output of the predict network after the output dropout; the input of the head.
+        state (returned when `use_cache=True`): state after the last real token of every row.
+        hidden_states (returned when `output_hidden_states=True`): the embedded input, then the output of every layer
+            of the reading network.
+        attentions (returned when `output_attentions=True`): attention to the memories, by every layer of the reading
+            network, then by the predict network (if they have attention), each `(batch_size, sequence_length,
+            num_slots)`, newest memory first. 0 at padding.
+        distances (returned when `output_distances=True`): `(batch_size, sequence_length)`, syntactic distances in [0,
+            1]. 0 at padding.
+        memory_gates (returned when `output_distances=True`): `(2, batch_size, sequence_length, num_slots)`, how far
+            each memory is open to the reading and to the predict network, newest first, in [0, 1]. 0 at padding.
+    """
 
     last_hidden_state: torch.FloatTensor | None = None
     state: PRPNState | None = None
@@ -183,12 +171,11 @@ class PRPNCausalLMOutput(ModelOutput):
     Output of `PRPNForCausalLM`.
 
     Args:
-        loss, cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned when labels are given):
-            Mean cross-entropy in nats.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; with a mixture of softmaxes, log probabilities.
+        loss, cross_entropy: mean cross-entropy in nats.
+        logits (returned unless `skip_logits=True`): `(batch_size, sequence_length, vocab_size)`, scores of the next
+            token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
-    """  # noqa: E501
+    """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -211,7 +198,6 @@ class ElementDropout(nn.Module):
         self.probability = probability
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Drops elements of `inputs`, of any shape."""
         mask = self.mask(inputs.shape, inputs.device)
         return inputs if mask is None else inputs * mask.to(inputs.dtype)
 
@@ -310,32 +296,25 @@ class Padding:
     def __init__(self, mask: torch.Tensor | None):
         self.mask = self.given_mask = mask
         if mask is not None:
-            num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
-            self.newest = (num_real - 1).clamp(min=0)
-            self.lengths = num_real[:, -1]
-            # Counting gives the target of each entry. Not every exporter supports stable sorting.
-            targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
-            places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-            self.order = torch.zeros_like(targets).scatter(1, targets, places)
+            places = torch.arange(mask.shape[1], device=mask.device)
+            self.order = torch.where(mask, places, places + mask.shape[1]).argsort(dim=1)
             self.mask = mask.gather(1, self.order)
+            num_real = mask.cumsum(dim=1)
+            self.newest, self.lengths = (num_real - 1).clamp(min=0), num_real[:, -1]
 
     def to_end(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns `[B, T, ...]` with the padding at the end."""
         return tensor if self.mask is None else _gather(tensor, self.order)
 
     def restore(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns `[B, T, ...]` with every token's entry at its original position.
-
-        Padding repeats the entry of the last real token before it, so the last position has the row's last entry.
-        """
+        """Returns `[B, T, ...]` in the original order; padding repeats the entry of the last real token before it."""
         return tensor if self.mask is None else _gather(tensor, self.newest)
 
     def restore_zeroed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Does the same, with 0 at padding."""
+        """Returns `[B, T, ...]` in the original order, with 0 at padding."""
         if self.mask is None:
             return tensor
-        mask = self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
-        return self.restore(tensor) * mask
+        return self.restore(tensor) * self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
 
     def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
         """Returns the last `size` real entries of each row of a tape `[B, size + T, ...]` with padding at the end."""
@@ -350,15 +329,6 @@ def _gather(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 
 # The three networks
-
-
-def bind_projection(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Returns the function that applies a projection at every step; a plain one in the precision of the states."""
-    dtype = state_dtype(inputs)
-    if not is_plain(projection):
-        return lambda hidden: projection(hidden.to(inputs.dtype)).to(dtype)
-    weight, bias = projection.weight.to(dtype), projection.bias.to(dtype)
-    return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
 
 
 class PreciseConv1d(nn.Conv1d):
@@ -505,8 +475,7 @@ class ReadingLayer(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Runs the recurrence step by step, differentiated by autograd; returns the fields of a `ReadingLayerOutput`.
 
-        The operations and their order are those of the authors. In float32 results are bitwise equal where matrix
-        products add up in the same order.
+        The operations and their order are those of the authors.
 
         Args:
             input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
@@ -625,10 +594,9 @@ class PredictNetwork(nn.Module):
 
 
 class PRPNPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all PRPN models."""
+    """Base class of all PRPN models."""
 
     config: PRPNConfig
-    config_class = PRPNConfig
     _no_split_modules = ["ParsingNetwork", "ReadingLayer", "PredictNetwork"]
 
     @torch.no_grad()
@@ -699,8 +667,7 @@ class PRPNModel(PRPNPreTrainedModel):
             kwargs: `return_dict`, whether to return a `PRPNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
         refuse_unknown(self, kwargs)
         check_inputs(self.embeddings, input_ids, inputs_embeds)
@@ -711,7 +678,7 @@ class PRPNModel(PRPNPreTrainedModel):
 
         embeddings = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch_size, length = embeddings.shape[:2]
-        padding = Padding(real_tokens(attention_mask, (batch_size, length), embeddings.device))
+        padding = Padding(real_tokens(attention_mask, embeddings))
         state = check_state(state, self.initial_state(batch_size), embeddings.device)
         # The networks read the returned tensors themselves, so that users can ask for their gradients.
         hidden_states = [embeddings]
@@ -807,8 +774,6 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         state: PRPNState | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
@@ -816,15 +781,14 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
     ) -> PRPNCausalLMOutput | tuple:
         r"""
         Args:
-            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `PRPNModel`.
+            input_ids, attention_mask, inputs_embeds, state: see `PRPNModel`.
             labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
             kwargs: further arguments of `PRPNModel`, and `return_dict`: whether to return a `PRPNCausalLMOutput`
                 (default) or a tuple without `None`s.
         """
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
-        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
         hidden_states = outputs.last_hidden_state
         logits, _, cross_entropy, _ = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
@@ -862,12 +826,13 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         self,
         input_ids: torch.LongTensor,
         attention_mask: torch.Tensor | None = None,
-        state: PRPNState | ParsingState | None = None,
+        state: PRPNState | None = None,
         layer: int | None = None,
-    ) -> tuple[torch.Tensor, ParsingState]:
+    ) -> tuple[torch.Tensor, PRPNState]:
         """Returns the distances from which `parse` builds trees, `[B, T]`, 0 at padding, and the new state.
 
-        Runs the parsing network alone. Raises a `ValueError` if there is none, or if a `layer` is given.
+        Runs only the parsing network; the state of the other networks stays. Raises a `ValueError` if there is no
+        parsing network, or if a `layer` is given.
         """
         model = self.model
         if model.parsing_network is None:
@@ -876,13 +841,12 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
             raise ValueError(f"layer {layer} has no distances of its own: a PRPN has one parsing network")
         check_inputs(model.embeddings, input_ids, None)
         embeddings = model.embeddings(input_ids)
-        padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
-        initial = ParsingState(model.initial_state(len(input_ids)).lookback)
-        state = check_state(None if state is None else ParsingState(state.lookback), initial, embeddings.device)
+        padding = Padding(real_tokens(attention_mask, embeddings))
+        state = check_state(state, model.initial_state(len(input_ids)), embeddings.device)
         embeddings, lookback = padding.to_end(embeddings), state.lookback.to(embeddings.dtype)
         distances, _ = model.parsing_network(embeddings, lookback, padding.mask)
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
-        return padding.restore_zeroed(distances), ParsingState(lookback)
+        return padding.restore_zeroed(distances), replace(state, lookback=lookback)
 
     @staticmethod
     def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:
@@ -913,11 +877,9 @@ class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         """Takes the arguments of `SequenceClassifier`."""
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
+        kwargs |= {"use_cache": False, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
         logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(

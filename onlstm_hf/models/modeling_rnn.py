@@ -23,11 +23,11 @@ from .heads import (
     PairClassifier,
     SequenceClassifier,
     SequencePairClassifier,
+    check_single_sequences,
     class_loss,
     encode_by_length,
     kept_positions,
     last_real_outputs,
-    refuse_pair,
     stacked_sides,
 )
 from .state import (
@@ -252,10 +252,9 @@ class RNNCausalLMOutput(ModelOutput):
 
 
 class RNNPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all recurrent baselines."""
+    """Base class of all recurrent baselines."""
 
     config: RNNConfig
-    config_class = RNNConfig
     _no_split_modules = ["RNNLayer"]
 
 
@@ -314,8 +313,7 @@ class RNNModel(RNNPreTrainedModel):
             kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
         refuse_unknown(self, kwargs)
         check_inputs(self.embeddings, input_ids, inputs_embeds)
@@ -325,7 +323,7 @@ class RNNModel(RNNPreTrainedModel):
 
         if inputs_embeds is None:
             inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
-        real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
+        real = real_tokens(attention_mask, inputs_embeds)
         mask = None if real is None else real.t()
         state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
@@ -368,8 +366,6 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         state: RecurrentState | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
@@ -377,15 +373,14 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
     ) -> RNNCausalLMOutput | tuple:
         r"""
         Args:
-            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `RNNModel`.
+            input_ids, attention_mask, inputs_embeds, state: see `RNNModel`.
             labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
             kwargs: further arguments of `RNNModel`, and `return_dict`: whether to return an `RNNCausalLMOutput`
                 (default) or a tuple without `None`s.
         """
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
-        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
         hidden_states = outputs.last_hidden_state
         logits, targets, cross_entropy, num_items = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
@@ -453,9 +448,8 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
         left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        logits = self.classifier(left, right)
+        loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
@@ -483,11 +477,9 @@ class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         """Takes the arguments of `SequenceClassifier`."""
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
+        kwargs |= {"use_cache": False, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
         logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)

@@ -1,11 +1,11 @@
 """Shared parts of all models: configuration, state, loop over time, generation."""
 
+import math
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from itertools import chain, repeat
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -48,9 +48,8 @@ class RecurrentConfig(PreTrainedConfig):
         ValueError: if a value is out of its range.
     """
 
-    # Fields whose ranges are checked; subclasses extend these tuples.
+    # Fields whose ranges are checked, as are all named `..._dropout`; subclasses extend these tuples.
     positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_softmaxes")
-    probabilities = ("latent_dropout",)
     not_negative = ("initializer_range",)
     # Layer, counted from 0, whose distances define the trees; `None` if there is no choice.
     parse_layer: ClassVar[int | None] = None
@@ -78,29 +77,26 @@ class RecurrentConfig(PreTrainedConfig):
         return self.embedding_size
 
     def __post_init__(self, **kwargs):
-        for name in self.positive_integers:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, not {value!r}")
-        for name in self.probabilities:
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {value!r}")
-        for name in self.not_negative:
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
-        for field in fields(self):
-            if field.type is bool and not isinstance(getattr(self, field.name), bool):
-                raise ValueError(f"{field.name} must be true or false, not {getattr(self, field.name)!r}")
-        fingerprint = self.tokenizer_fingerprint
-        if fingerprint is not None and not re.fullmatch(r"\d+:[0-9a-f]+", str(fingerprint)):
-            raise ValueError(f'tokenizer_fingerprint must be a number and a hash ("9:64d285"), not {fingerprint!r}')
-        if not isinstance(self.treebank_preprocessing, dict | None):
-            raise ValueError(f"treebank_preprocessing must be a mapping, not {self.treebank_preprocessing!r}")
+        number = (int, float)
+        probabilities = [field.name for field in fields(self) if field.name.endswith("_dropout")]
+        flags = [field.name for field in fields(self) if field.type is bool]
+        self.require(self.positive_integers, int, lambda value: value > 0, "a positive integer")
+        self.require(probabilities, number, lambda value: 0 <= value < 1, "a probability in [0, 1)")
+        self.require(self.not_negative, number, lambda value: 0 <= value < math.inf, "a number that is not negative")
+        self.require(flags, bool, lambda value: True, "true or false")
         # AutoModel chooses among the classes of one type by this field; it must not be None.
         self.architectures = self.architectures or []
         super().__post_init__(**kwargs)
+
+    def require(
+        self, names: Iterable[str], types: type | tuple[type, ...], is_valid: Callable[[Any], bool], expected: str
+    ) -> None:
+        """Raises a `ValueError` for a field of another type (`bool` is no `int` here), or with an invalid value."""
+        for name in names:
+            value = getattr(self, name)
+            is_type = isinstance(value, types) and (types is bool or not isinstance(value, bool))
+            if not (is_type and is_valid(value)):
+                raise ValueError(f"{name} must be {expected}, not {value!r}")
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
@@ -212,8 +208,8 @@ def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...
 
 def scan(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
     """Computes `loop`; in compiled and exported graphs as one operator, if the package is installed."""
-    is_exported = scan_operator is not None and torch.compiler.is_compiling()
-    return (scan_operator if is_exported else loop)(step, state, sequences)
+    run = scan_operator if scan_operator is not None and torch.compiler.is_compiling() else loop
+    return run(step, state, sequences)
 
 
 # Implementations that run the equations as they are written.
@@ -226,7 +222,7 @@ def state_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def is_plain(*modules: nn.Module) -> bool:
-    """Returns whether each module is an `nn.Linear` with dense weights, parametrised or not, and without hooks."""
+    """Returns whether each module is an `nn.Linear` with dense weights, parametrised or not, without hooks."""
     return has_no_hooks(*modules) and all(
         type_before_parametrizations(one) in (nn.Linear, Linear) and owns_storage(one.weight) for one in modules
     )
@@ -258,9 +254,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     takes_pairs = False  # whether the model classifies pairs of sequences
     config: RecurrentConfig
     base_model_prefix = "model"
-    main_input_name = "input_ids"
     _input_embed_layer = "embeddings"
-    supports_gradient_checkpointing = False  # fast paths keep no graph over time anyway
     _is_stateful = True  # tells `generate` that the state cannot be rolled back
 
     def save_pretrained(self, save_directory: str | os.PathLike, *arguments, **options) -> None:
@@ -341,24 +335,23 @@ def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
         )
 
 
-def real_tokens(
-    attention_mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device
-) -> torch.Tensor | None:
-    """Returns the mask as booleans `[B, T]`, `False` at padding; raises a `ValueError` if it is invalid."""
+def real_tokens(attention_mask: torch.Tensor | None, inputs: torch.Tensor) -> torch.Tensor | None:
+    """Returns the mask of inputs `[B, T, ...]` as booleans `[B, T]`, `False` at padding.
+
+    Raises:
+        ValueError: if the mask has another shape, or values other than 0 and 1.
+    """
     if attention_mask is None:
         return None
-    if tuple(attention_mask.shape) != tuple(shape):
-        raise ValueError(
-            f"attention_mask must have the shape of the input, {list(shape)}, not {list(attention_mask.shape)}"
-        )
-    if attention_mask.dtype == torch.bool:
-        return attention_mask.to(device)
+    given, expected = list(attention_mask.shape), list(inputs.shape[:2])
+    if given != expected:
+        raise ValueError(f"attention_mask must have the shape of the input, {expected}, not {given}")
     mask = attention_mask == 1
     if attention_mask.device.type == "cpu" and not torch.compiler.is_compiling():
         other = attention_mask[~mask & (attention_mask != 0)]
         if other.numel():
             raise ValueError(f"attention_mask must be 1 at real tokens and 0 at padding, not {other[0].item()}")
-    return mask.to(device)
+    return mask.to(inputs.device)
 
 
 def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
@@ -415,13 +408,6 @@ class RecurrentGenerationMixin(GenerationMixin):
         if inputs.get("attention_mask") is not None:
             inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]
         return inputs
-
-    def _maybe_initialize_input_ids_for_generation(self, inputs, bos_token_id, model_kwargs):
-        """Extends the base class: a prompt without tokens, too, becomes `bos_token_id`."""
-        if inputs is not None and inputs.shape[1] == 0 and not {"inputs_embeds", "state"} & model_kwargs.keys():
-            model_kwargs["attention_mask"] = torch.ones(len(inputs), 1, dtype=torch.long, device=inputs.device)
-            inputs = None
-        return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
         # Transformers 5.24 and later itself passes on only a `cache`.
