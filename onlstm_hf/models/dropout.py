@@ -81,8 +81,8 @@ def bind_projection(
 def activation_penalties(
     dropped: torch.Tensor,
     raw: torch.Tensor,
-    targets: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    targets: torch.Tensor,
     is_stream: bool,
     num_items_in_batch: int | torch.Tensor | None,
     config: RecurrentConfig,
@@ -94,7 +94,7 @@ def activation_penalties(
 
     Args:
         dropped, raw: `[B, T, H]`, the output after dropout, for AR, and before dropout, for TAR.
-        targets, attention_mask: `[B, T]`, -100 where nothing is predicted; 0 at padding, or `None`.
+        attention_mask, targets: `[B, T]`, 0 at padding, or `None`; -100 where nothing is predicted.
         is_stream: whether every token has a label; the label of a row's last token is in the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
         config: has their weights, `activation_regularization` and `temporal_activation_regularization`.

@@ -37,10 +37,7 @@ def next_token_targets(
 ) -> torch.Tensor:
     """Returns the label of each position, its next token: -100 at padding and at the end.
 
-    Args:
-        labels, shift_labels: the tokens, or already the next tokens; `shift_labels` override `labels`.
-        attention_mask: 0 at padding.
-        shape: `(batch_size, sequence_length)`; labels of another shape are a `ValueError`.
+    `shift_labels` are already the next tokens. Labels of another shape than `shape` are a `ValueError`.
     """
     for name, given in (("labels", labels), ("shift_labels", shift_labels)):
         if given is not None and given.shape != shape:
@@ -57,10 +54,9 @@ def next_token_loss(
     num_items_in_batch: int | torch.Tensor | None = None,
     **unused,
 ) -> torch.Tensor:
-    """Returns the mean cross-entropy of the next token in nats, in float32 or better; NaN without labels.
+    """Returns the mean cross-entropy of logits `[B, T, V]` in nats, in float32 or better; NaN without labels.
 
     Args:
-        logits: `[B, T, V]`.
         shift_labels: `[B, T]`, the next token of each position; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
         unused: further arguments of Transformers' loss functions.
@@ -77,7 +73,7 @@ def next_token_loss(
 class LanguageModelHead:
     """Decoder of a language model: `lm_head`, and `softmax_mixture` or `None`.
 
-    `forward` takes these arguments in addition to those of the model without the head:
+    `forward` takes these arguments and those of the model without the head:
 
     Args:
         labels: `(batch_size, sequence_length)`, usually the `input_ids`; they are shifted here. -100 and labels after
@@ -87,6 +83,7 @@ class LanguageModelHead:
         logits_to_keep: compute the logits of this many last positions only (0: all), with labels for these.
         num_items_in_batch: divide the summed loss by this instead of the number of labels (`Trainer` passes it).
         skip_logits: return no logits; with the package installed they are never all in memory, which saves time, too.
+        return_dict: return a tuple without `None`s if false.
 
     `loss_function` computes the cross-entropy. Users can set it, as in any model of Transformers; it gets both the
     `labels` and the `shift_labels` made of them.
@@ -280,8 +277,8 @@ class PairClassifier(nn.Module):
 class SequencePairClassifier:
     """Classifier of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them.
 
-    `forward` takes the arguments of `stacked_sides`, `labels`, and `return_dict`: whether to return a
-    `SequenceClassifierOutput` (default) or a tuple. `loss_function` computes the loss; users can set it.
+    `forward` takes the arguments of `stacked_sides`; `labels` `(batch_size,)`, from 0 to `config.num_labels - 1`; and
+    `return_dict`: whether to return a `SequenceClassifierOutput` (default) or a tuple. Users can set `loss_function`.
     """
 
     takes_pairs = True

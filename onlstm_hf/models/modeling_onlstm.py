@@ -299,12 +299,10 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
-                does not change the state.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding on either side, which keeps the state.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`; word dropout is not applied.
             state: the state before the first token; zeros by default.
-            use_cache: whether to return the state; `config.use_cache` by default.
-            output_hidden_states: whether to return the output of every layer.
+            use_cache, output_hidden_states: whether to return the state, and the output of every layer.
             output_distances: whether to return the syntactic distances of every layer.
             num_layers: run only that many layers, lowest first; the others keep their state.
             kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple without `None`s.
@@ -382,13 +380,7 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         skip_logits: bool = False,
         **kwargs,
     ) -> ONLSTMCausalLMOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds, state: see `ONLSTMModel`.
-            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
-            kwargs: further arguments of `ONLSTMModel`, and `return_dict`: whether to return an `ONLSTMCausalLMOutput`
-                (default) or a tuple without `None`s.
-        """
+        """Takes the arguments of `LanguageModelHead`, and those of `ONLSTMModel`."""
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
@@ -399,11 +391,9 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
-            dropped, raw, mask = (
-                kept_positions(tensor, logits_to_keep)
-                for tensor in (hidden_states, outputs.raw_last_hidden_state, attention_mask)
-            )
-            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items, self.config)
+            tensors = hidden_states, outputs.raw_last_hidden_state, attention_mask
+            kept = (kept_positions(tensor, logits_to_keep) for tensor in tensors)
+            penalties = activation_penalties(*kept, targets, is_stream, num_items, self.config)
             loss = loss + penalties[0] + penalties[1]
         return ONLSTMCausalLMOutput(
             loss=loss,
@@ -474,11 +464,7 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-        """
+        """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
         left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))

@@ -57,20 +57,16 @@ STEPS_PER_BLOCK = 64
 
 
 def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resolution: float, hard: bool) -> torch.Tensor:
-    """Returns the gates of the last `S` memories (the paper's section "Modeling Syntactic Structure").
+    """Returns the gates `[B, T, S]` of the last `S` memories (the paper's section "Modeling Syntactic Structure").
 
     A memory closes when a word after it has a larger distance than this word: `alpha_j` compares the distances of this
     word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
 
     Args:
         distances: `[B, T]`, of each word (or expected for the next word).
-        past_distances: `[B, T, S]`, of the words after each memory, newest first: entry `s` is that of the word after
-            memory `s`; infinite for memories before the start of the text.
+        past_distances: `[B, T, S]`, of the word after each memory, newest first; infinite before the text.
         resolution: `alpha` falls from 1 to 0 as the distance of word `j` exceeds this word's by up to this amount.
         hard: whether it falls linearly instead of as a sigmoid.
-
-    Returns:
-        `[B, T, S]`, newest memory first.
     """
     difference = (distances.unsqueeze(-1) - past_distances) / resolution
     alpha = F.hardtanh(difference * 2 + 1) / 2 + 0.5 if hard else (difference * 10 + 5).sigmoid()
@@ -78,12 +74,7 @@ def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resoluti
 
 
 def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-    """Structured attention: a softmax over the slots whose terms are weighted by the gates.
-
-    Args:
-        scores: `[..., S]`, key times memory.
-        gates: `[..., S]`, in [0, 1], how far each slot is open.
-    """
+    """Structured attention: a softmax of scores `[..., S]` whose terms are weighted by the gates `[..., S]`."""
     # Subtracting the largest score does not cancel: the epsilon matters when the gates are nearly closed.
     gated = (scores - scores.amax(dim=-1, keepdim=True)).exp() * gates
     return gated / (gated.sum(dim=-1, keepdim=True) + ATTENTION_EPSILON)
@@ -92,15 +83,12 @@ def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
 def attend_to_windows(
     keys: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Computes the attention of every step to its window, when the keys of all steps are known.
+    """Returns the summary `[B, T, H]` and the attention `[B, T, S]` of every step to its window, given all keys.
 
     Args:
         keys: `[B, T, H]`.
-        tape: `[B, S + T, H]`, or `[B, S + T - 1, H]` without the last memory, which no step reads.
+        tape: `[B, S + T, H]`; no step reads the last memory.
         gates: `[B, T, S]`, oldest memory first.
-
-    Returns:
-        The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
     """
     num_slots, length = gates.shape[-1], keys.shape[1]
     if isinstance(length, int) and length > STEPS_PER_BLOCK:  # not for a symbolic length in compiled code
@@ -374,8 +362,7 @@ class ReadingLayerOutput(NamedTuple):
     """Output of one layer of the reading network.
 
     Attributes:
-        hidden_tape: `[B, S + T, H]`, the given hidden states and those of every step, oldest first.
-        cell_tape: the same for the cell states.
+        hidden_tape, cell_tape: `[B, S + T, H]`, the given states and those of every step, oldest first.
         attentions: `[B, T, S]`, attention of each step to the memories of its window, without gradient.
     """
 
@@ -400,12 +387,10 @@ class ReadingLayer(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.num_slots, self.size = config.num_slots, size
-        self.has_attention = config.reading_attention
         self.input_dropout = ElementDropout(input_dropout)
         self.key_dropout = ElementDropout(config.input_dropout)
         self.recurrent_dropout = ElementDropout(config.recurrent_dropout)
-        if self.has_attention:
-            self.key_projection = Linear(input_size + size, size)
+        self.key_projection = Linear(input_size + size, size) if config.reading_attention else None
         self.input_projection = Linear(input_size, 4 * size)
         self.input_norm = DeviationNorm(4 * size)
         self.recurrent_projection = Linear(size, 4 * size)
@@ -425,19 +410,16 @@ class ReadingLayer(nn.Module):
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
         (batch_size, length, _), size, dtype = inputs.shape, self.size, input_gates.dtype
         summary_keep = self.recurrent_dropout.mask((size,), inputs.device)
-        newest_keep = key_keep = None
-        if self.has_attention:
-            newest_keep, key_keep = (
-                self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)
-            )
-            key_inputs = self.key_dropout(inputs)
-        else:
+        projections = [self.recurrent_projection]
+        if self.key_projection is None:
             # Without attention every step reads only the newest memory, whatever its key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
-            key_inputs = inputs[..., :0]
+            key_inputs, masks = inputs[..., :0], [None, None, summary_keep]
+        else:
+            key_masks = [self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)]
+            key_inputs, masks = self.key_dropout(inputs), [*key_masks, summary_keep]
+            projections.append(self.key_projection)
         tensors = (tensor.to(dtype) for tensor in (gates, hidden_memories, cell_memories))
-        masks = newest_keep, key_keep, summary_keep
-        projections = [self.recurrent_projection, *([self.key_projection] if self.has_attention else [])]
         is_plain_layer = is_plain(*projections) and has_no_hooks(self.recurrent_norm, self.cell_norm)
         arguments, path = (input_gates, key_inputs, *tensors, *masks), None
         if fast is not None and is_plain_layer and self.implementation not in LOOPS:
@@ -453,9 +435,6 @@ class ReadingLayer(nn.Module):
             input_gates: `[B, 4 * H]`, the normalised map of the layer's input: input, forget, candidate, output gate.
             recurrent_gates: `[B, 4 * H]`, the projection of the memories' hidden states, weighted by attention.
             summary_cell: `[B, H]`, the memories' cell states, weighted by attention.
-
-        Returns:
-            The new hidden and cell state, `[B, H]` each.
         """
         gates = input_gates + self.recurrent_norm(recurrent_gates)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
@@ -478,14 +457,13 @@ class ReadingLayer(nn.Module):
         The operations and their order are those of the authors.
 
         Args:
-            input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
-            key_inputs: `[B, T, I]`, the layer's input, as input of the key projection.
+            input_gates, key_inputs: `[B, T, 4 * H]`, the normalised map of the layer's input; `[B, T, I]`, that input.
             gates, hidden_memories, cell_memories: see `forward`.
             newest_keep, key_keep: `[B, T, H]`, dropout masks of the key projection's hidden state, and of the key.
             summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
         """
         recurrent_gates = bind_projection(self.recurrent_projection, key_inputs)
-        key_map = bind_projection(self.key_projection, key_inputs) if self.has_attention else None
+        key_map = None if self.key_projection is None else bind_projection(self.key_projection, key_inputs)
 
         def step(windows, entries):
             (hidden_window, cell_window), (input_gates, key_inputs, gates, newest_keep, key_keep) = windows, entries
@@ -511,7 +489,7 @@ class ReadingLayer(nn.Module):
             return windows, (hidden, cell, attention)
 
         windows = hidden_memories.flip(1), cell_memories.flip(1)
-        sequences = input_gates, key_inputs if self.has_attention else None, gates.flip(-1), newest_keep, key_keep
+        sequences = input_gates, key_inputs if key_map else None, gates.flip(-1), newest_keep, key_keep
         time_first = tuple(None if entries is None else entries.transpose(0, 1) for entries in sequences)
         _, outputs = LOOPS.get(self.implementation, loop)(step, windows, time_first)
         hiddens, cells, attentions = (output.transpose(0, 1) for output in outputs)
@@ -522,11 +500,10 @@ class ReadingLayer(nn.Module):
         self, path: str, input_gates: torch.Tensor, key_inputs: torch.Tensor, *arguments: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Computes `run_loop` by a fast path, which reads all weights once."""
-        key_map = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
-        if self.has_attention:
-            key_map = self.key_projection.weight, self.key_projection.bias
-        modules = self.recurrent_projection, self.recurrent_norm, self.cell_norm
-        weights = *key_map, *(tensor for module in modules for tensor in (module.weight, module.bias))
+        zeros = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
+        modules = self.key_projection, self.recurrent_projection, self.recurrent_norm, self.cell_norm
+        pairs = [zeros if module is None else (module.weight, module.bias) for module in modules]
+        weights = [tensor for pair in pairs for tensor in pair]
         return fast.read_sequence(input_gates, key_inputs, weights, *arguments, path)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -556,11 +533,9 @@ class PredictNetwork(nn.Module):
     def __init__(self, config: PRPNConfig):
         super().__init__()
         size = config.hidden_size
-        self.has_attention = config.prediction_attention
         self.dropout = ElementDropout(config.input_dropout)
-        if self.has_attention:
-            self.key_projection = Linear(size, size)
-        features = 2 * size if self.has_attention else size
+        self.key_projection = Linear(size, size) if config.prediction_attention else None
+        features = 2 * size if config.prediction_attention else size
         self.residual_blocks = nn.ModuleList(
             ResidualBlock(features, config.input_dropout) for _ in range(config.num_residual_blocks)
         )
@@ -578,7 +553,7 @@ class PredictNetwork(nn.Module):
             mask: `[B, T]` booleans, `False` at padding, or `None`.
         """
         features, attention = hidden, None
-        if self.has_attention:
+        if self.key_projection is not None:
             keys = self.dropout(self.key_projection(self.dropout(hidden))).to(tape.dtype)
             summary, attention = attend_to_windows(keys, tape, gates)
             features = torch.cat([hidden, summary.to(hidden.dtype)], dim=-1)
@@ -602,16 +577,12 @@ class PRPNPreTrainedModel(RecurrentPreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, nn.Conv1d):
-            bound = (module.weight.shape[1] * module.weight.shape[2]) ** -0.5
-            init.uniform_(module.weight, -bound, bound)
-            init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, DeviationNorm | MaskedBatchNorm):
+        if isinstance(module, DeviationNorm | MaskedBatchNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
-            if isinstance(module, MaskedBatchNorm):
-                init.zeros_(module.running_mean)
-                init.ones_(module.running_var)
+        if isinstance(module, MaskedBatchNorm):
+            init.zeros_(module.running_mean)
+            init.ones_(module.running_var)
 
 
 class PRPNModel(PRPNPreTrainedModel):
@@ -656,13 +627,12 @@ class PRPNModel(PRPNPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
-                does not change the state or count in batch normalisation.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding on either side, which does not change the
+                state or count in batch normalisation.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`.
             state: the state before the first token; the initial state by default.
-            use_cache: whether to return the state; `config.use_cache` by default.
-            output_hidden_states: whether to return the output of every layer.
-            output_attentions: whether to return the attentions of the reading and the predict network.
+            use_cache, output_hidden_states, output_attentions: whether to return the state, the output of every layer,
+                and the attentions of the reading and the predict network.
             output_distances: whether to return the syntactic distances and the gates.
             kwargs: `return_dict`, whether to return a `PRPNModelOutput` (default) or a tuple without `None`s.
 
@@ -732,9 +702,8 @@ class PRPNModel(PRPNPreTrainedModel):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Runs the parsing network on `embeddings` `[B, T, E]` and computes the gates of the other two networks.
 
-        Returns:
-            The syntactic distances of the state, then of the words, `[B, S + T]`; and the memory gates of the reading
-            network and of the predict network, `[B, T, S]` each, oldest first.
+        Returns the distances of the state, then of the words, `[B, S + T]`; and the gates of the memories, oldest
+        first, for the reading network and for the predict network, `[B, T, S]` each.
         """
         config = self.config
         if self.parsing_network is None:
@@ -779,13 +748,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         skip_logits: bool = False,
         **kwargs,
     ) -> PRPNCausalLMOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds, state: see `PRPNModel`.
-            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
-            kwargs: further arguments of `PRPNModel`, and `return_dict`: whether to return a `PRPNCausalLMOutput`
-                (default) or a tuple without `None`s.
-        """
+        """Takes the arguments of `LanguageModelHead`, and those of `PRPNModel`."""
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)

@@ -4,7 +4,6 @@ They are the baselines of the ON-LSTM, from which only the cell differs. `"auto"
 a GPU, oneDNN for the LSTM on a CPU).
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -121,14 +120,8 @@ class RNNLayer(nn.Module):
         *state, mask = arguments
         if self.implementation == "auto" and is_plain(self.input_projection, self.recurrent_projection):
             return self.run_kernel(inputs, state, mask)
-        return self.run_loop(inputs, state, mask, LOOPS.get(self.implementation, loop))
-
-    def run_loop(
-        self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None, loop: Callable
-    ) -> RNNLayerOutput:
-        """Runs the recurrence step by step, differentiated by autograd."""
         cell_step, _, _ = CELLS[self.cell_type]
-        dtype = state_dtype(inputs)
+        dtype, run = state_dtype(inputs), LOOPS.get(self.implementation, loop)
         recurrent = bind_projection(self.recurrent_projection, inputs, self.weight_dropout, self.training)
 
         def step(state, entries):
@@ -140,7 +133,7 @@ class RNNLayer(nn.Module):
             return new_state, (new_state[0],)
 
         input_gates = self.input_projection(inputs).to(dtype)
-        state, (outputs,) = loop(step, tuple(tensor.to(dtype) for tensor in state), (input_gates, mask))
+        state, (outputs,) = run(step, tuple(tensor.to(dtype) for tensor in state), (input_gates, mask))
         outputs = outputs.to(inputs.dtype)
         return RNNLayerOutput(outputs, (outputs[-1], *state[1:]))
 
@@ -304,12 +297,10 @@ class RNNModel(RNNPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
-                does not change the state.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding on either side, which keeps the state.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`; word dropout is not applied.
             state: the state before the first token; zeros by default.
-            use_cache: whether to return the state; `config.use_cache` by default.
-            output_hidden_states: whether to return the output of every layer.
+            use_cache, output_hidden_states: whether to return the state, and the output of every layer.
             kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
@@ -371,13 +362,7 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         skip_logits: bool = False,
         **kwargs,
     ) -> RNNCausalLMOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds, state: see `RNNModel`.
-            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
-            kwargs: further arguments of `RNNModel`, and `return_dict`: whether to return an `RNNCausalLMOutput`
-                (default) or a tuple without `None`s.
-        """
+        """Takes the arguments of `LanguageModelHead`, and those of `RNNModel`."""
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
@@ -388,11 +373,9 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
-            dropped, raw, mask = (
-                kept_positions(tensor, logits_to_keep)
-                for tensor in (hidden_states, outputs.raw_last_hidden_state, attention_mask)
-            )
-            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items, self.config)
+            tensors = hidden_states, outputs.raw_last_hidden_state, attention_mask
+            kept = (kept_positions(tensor, logits_to_keep) for tensor in tensors)
+            penalties = activation_penalties(*kept, targets, is_stream, num_items, self.config)
             loss = loss + penalties[0] + penalties[1]
         return RNNCausalLMOutput(
             loss=loss,
@@ -440,11 +423,7 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-        """
+        """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
         left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))

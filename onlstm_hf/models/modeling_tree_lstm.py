@@ -165,11 +165,7 @@ class TreeLSTMForSequencePairClassification(SequencePairClassifier, TreeLSTMPreT
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-        """
+        """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
         left, right = self.model(*both).unflatten(0, (2, -1))
@@ -197,18 +193,7 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids: `(batch_size, sequence_length)`, words and brackets.
-            attention_mask: the same shape, 0 at padding on either side.
-            labels: see `SequenceClassifier` in `heads.py`.
-
-        Returns:
-            A `SequenceClassifierOutput`, or a tuple with `return_dict=False`.
-
-        Raises:
-            ValueError: if the brackets of a sequence make no binary tree.
-        """
+        """Takes the arguments of `TreeLSTMModel`, and `labels` as for `SequenceClassifier`."""
         logits = self.score(self.model(input_ids, attention_mask))
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)

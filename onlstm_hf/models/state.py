@@ -191,12 +191,9 @@ class RecurrentState(ModelState):
 
 
 def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Calls `state, outputs = step(state, entries)` for each step of the sequences.
+    """Calls `state, outputs = step(state, entries)` for each step; returns the last state, and all outputs, stacked.
 
     `sequences` are `[T, ...]` each; one that is `None` (not the first) gives `None` to every step.
-
-    Returns:
-        The last state, and the outputs of all steps, stacked along a first dimension.
     """
     steps = [repeat(None) if entries is None else entries.unbind(0) for entries in sequences]
     outputs = []
@@ -296,8 +293,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         elif module is self.get_output_embeddings():
             init.uniform_(module.weight, -bound, bound)
             init.zeros_(module.bias)
-        elif isinstance(module, nn.Linear):
-            bound = module.in_features**-0.5
+        elif isinstance(module, nn.Linear | nn.Conv1d):
+            bound = module.weight[0].numel() ** -0.5
             init.uniform_(module.weight, -bound, bound)
             if module.bias is not None:
                 init.uniform_(module.bias, -bound, bound)

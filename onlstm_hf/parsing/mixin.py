@@ -195,8 +195,7 @@ class ParsingMixin:
         """Draws the papers' figure: a sentence's tree, and below it the distances of its words in every layer.
 
         Args:
-            sentence, tokenizer, options: see `parse`.
-            layer: the layer of the tree; the configuration's `parse_layer` by default.
+            sentence, tokenizer, layer, options: see `parse`.
             title: heading of the figure.
 
         Returns:
@@ -208,18 +207,13 @@ class ParsingMixin:
 
     def parse_by_layer(
         self,
-        sentences: Sequence[str | Sequence[str] | Sequence[int]],
+        sentences: Sentences,
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         layer: int | None = None,
         **options,
     ) -> tuple[list[InducedTree], dict[str, list[InducedTree]]]:
-        """Returns the trees of one layer, and those of every layer by its name in a figure.
-
-        Args:
-            sentences, tokenizer, options: see `parse`.
-            layer: the layer whose trees come first; the configuration's `parse_layer` by default.
-        """
+        """Returns the trees of one layer, as `parse` does, and those of every layer by its name in a figure."""
         chosen = self.resolve_layer(layer)
         if self.parse_layer is None:
             layers, names = [None], ["syntactic distances"]
@@ -275,11 +269,7 @@ class ParsingMixin:
         return SentenceUnits(names, input_ids, places, unknown_words(tokenizer, input_ids, places))
 
     def _unit_distances(
-        self,
-        batch: list[SentenceUnits],
-        start_ids: list[int],
-        max_length: int,
-        layers: Sequence[int | None],
+        self, batch: list[SentenceUnits], start_ids: list[int], max_length: int, layers: Sequence[int | None]
     ) -> list[list[list[float]]]:
         """Returns the distances of the units, for each sentence of a batch and each layer."""
         if not any(sentence.input_ids for sentence in batch):

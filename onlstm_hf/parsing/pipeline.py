@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from types import GeneratorType
 
 from torch.utils.data import Dataset
 from transformers import Pipeline
@@ -13,8 +12,6 @@ from ..text.sentence_splitting import sentence_splitter
 from ..utils.tokenizer_check import tokenizer_fingerprint
 
 logger = get_logger(__name__)
-
-CONSTITUENCY_PARSING = "constituency-parsing"
 
 
 class ConstituencyParsingPipeline(Pipeline):
@@ -47,17 +44,12 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def __init__(self, model, *args, batch_size: int = 64, **kwargs):
         if not getattr(model, "induces_trees", False):
-            raise ValueError(
-                f'a model of type "{model.config.model_type}" induces no trees: the task {CONSTITUENCY_PARSING} needs '
-                'one with `parse`, such as "onlstm"'
-            )
+            raise ValueError(f'a model of type "{model.config.model_type}" induces no trees: choose one that does')
         super().__init__(model, *args, batch_size=batch_size, **kwargs)
 
     def __call__(self, inputs: str | Iterable[str], **options) -> dict | list[dict] | Iterator[dict]:
         """See the class. Options given here apply to this call."""
-        if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
-            raise ValueError(f"{CONSTITUENCY_PARSING} needs a sentence or several, not a {type(inputs).__name__}")
-        if not isinstance(inputs, str | Dataset | GeneratorType):
+        if isinstance(inputs, Iterable) and not isinstance(inputs, str | Mapping | Dataset):
             inputs = list(inputs) if isinstance(inputs, Sized) else (sentence for sentence in inputs)
         return super().__call__(inputs, **options) if inputs != [] else []
 
@@ -71,13 +63,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return {"split_sentences": split_sentences}, options, {}
 
     def get_iterator(
-        self,
-        inputs: Iterable[str],
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: dict,
-        forward_params: dict,
-        postprocess_params: dict,
+        self, inputs, num_workers, batch_size, preprocess_params, forward_params, postprocess_params
     ) -> Iterator[dict]:
         """Yields the records, parsed batch by batch. `parse` pads, so no workers and no collation are needed."""
         texts = iter(inputs)
@@ -90,7 +76,7 @@ class ConstituencyParsingPipeline(Pipeline):
     def preprocess(self, text: str, split_sentences: bool | str = False) -> dict:
         """Returns a text with the spans of its sentences, or one span of all of it without `split_sentences`."""
         if not isinstance(text, str):
-            raise ValueError(f"{CONSTITUENCY_PARSING} needs sentences that are strings, not {type(text).__name__}")
+            raise ValueError(f"sentences must be strings, not {type(text).__name__}")
         places = sentence_splitter(split_sentences if isinstance(split_sentences, str) else "en")(text)
         if not split_sentences:
             if len(places) > 1:
@@ -114,6 +100,3 @@ class ConstituencyParsingPipeline(Pipeline):
             for (start, end), tree in zip(text["places"], text["trees"], strict=True)
         ]
         return records if text["is_split"] else records[0]
-
-
-__all__ = ["ConstituencyParsingPipeline"]
