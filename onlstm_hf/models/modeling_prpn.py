@@ -139,10 +139,9 @@ class PRPNModelOutput(ModelOutput):
         attentions (returned when `output_attentions=True`): attention to the memories, by every layer of the reading
             network, then by the predict network (if they have attention), each `(batch_size, sequence_length,
             num_slots)`, newest memory first. 0 at padding.
-        distances (returned when `output_distances=True`): `(batch_size, sequence_length)`, syntactic distances in [0,
-            1]. 0 at padding.
-        memory_gates (returned when `output_distances=True`): `(2, batch_size, sequence_length, num_slots)`, how far
-            each memory is open to the reading and to the predict network, newest first, in [0, 1]. 0 at padding.
+        distances, memory_gates (returned when `output_distances=True`): syntactic distances, `(batch_size,
+            sequence_length)`; and how far each memory is open to the reading and to the predict network, `(2,
+            batch_size, sequence_length, num_slots)`, newest first. Both are in [0, 1], and 0 at padding.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -190,7 +189,7 @@ class ElementDropout(nn.Module):
         return inputs if mask is None else inputs * mask.to(inputs.dtype)
 
     def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
-        """Returns factors for a tensor of that shape, or `None` if nothing is dropped."""
+        """Returns factors for a tensor of a shape, or `None` if nothing is dropped."""
         if not self.training or self.probability == 0:
             return None
         return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
@@ -681,11 +680,10 @@ class PRPNModel(PRPNPreTrainedModel):
                 distances=padding.last(distance_tape, config.num_slots),
                 memories=tuple(memories),
             )
-        distances = gates = None
+        distances = None
         if output_distances:
             distances = padding.restore_zeroed(distance_tape[:, -length:])
-            both_gates = reading_gates, prediction_gates
-            gates = torch.stack([padding.restore_zeroed(gates).flip(-1) for gates in both_gates])
+            gates = [padding.restore_zeroed(gates).flip(-1) for gates in (reading_gates, prediction_gates)]
         if output_attentions:
             attentions = tuple(padding.restore_zeroed(attention).flip(-1) for attention in attentions)
         return PRPNModelOutput(
@@ -694,7 +692,7 @@ class PRPNModel(PRPNPreTrainedModel):
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=attentions if output_attentions else None,
             distances=distances,
-            memory_gates=gates,
+            memory_gates=torch.stack(gates) if output_distances else None,
         )
 
     def find_structure(

@@ -130,11 +130,11 @@ class ModelState:
         # For torch.compile, torch.export and FSDP. The module name distinguishes the copies in checkpoints.
         pytree.register_pytree_node(
             cls,
-            lambda state: ([getattr(state, field.name) for field in fields(state)], None),
+            lambda state: (list(vars(state).values()), None),
             lambda values, _: cls(*values),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
             flatten_with_keys_fn=lambda state: (
-                [(pytree.GetAttrKey(field.name), getattr(state, field.name)) for field in fields(state)],
+                [(pytree.GetAttrKey(name), value) for name, value in vars(state).items()],
                 None,
             ),
         )
@@ -154,7 +154,6 @@ class ModelState:
         return pytree.tree_map(function, self)
 
     def detach(self) -> "ModelState":
-        """Returns the state without its autograd graph."""
         return self.map(torch.Tensor.detach)
 
     def to(self, *args, **kwargs) -> "ModelState":
@@ -171,9 +170,7 @@ class ModelState:
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Selects rows in place, for beam search."""
-        selected = self.index_select(beam_idx)
-        for field in fields(self):
-            setattr(self, field.name, getattr(selected, field.name))
+        vars(self).update(vars(self.index_select(beam_idx)))
 
 
 @dataclass
@@ -383,8 +380,7 @@ def refuse_unknown(model: nn.Module, arguments: dict) -> None:
 class RecurrentGenerationMixin(GenerationMixin):
     """`generate` with the `state` as its cache.
 
-    The name must contain `GenerationMixin`: otherwise Transformers creates a new class for remote code, which cannot
-    be pickled or saved.
+    Transformers recognises the class of remote code by the `GenerationMixin` in its name.
     """
 
     @classmethod
@@ -397,8 +393,7 @@ class RecurrentGenerationMixin(GenerationMixin):
         kwargs.pop("tokenizer", None)  # that of `stop_strings`
         method = vars(self).get("prepare_inputs_for_generation")
         if getattr(method, "__self__", self) is not self:
-            # PEFT's learned prompts replace this method and call it. They know only attention caches and prepend the
-            # prompt in every call, so every call rereads the text.
+            # PEFT's learned prompts replace this method and prepend the prompt in every call, which rereads the text.
             kwargs |= {"state": None, "next_sequence_length": None}
         inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
         tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
