@@ -197,22 +197,14 @@ def test_windows_of_long_sentences_have_fewer_sentences(model, monkeypatch):
     assert calls.shapes == [(3, 21), (3, 21), (1, 21)]
 
 
-@pytest.mark.parametrize("max_length", [1, 2, 7, 100])
+@pytest.mark.parametrize("max_length", [1, 2, 7, 100, None])
 def test_max_length_does_not_change_trees(model, monkeypatch, max_length):
+    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_BATCH", 9)  # the default
     sentences = [some_words(length, seed=length) for length in (13, 0, 1, 30, 6, 7)]
-    expected = model.parse(sentences, TOKENIZER)
     calls = ModelCalls(model, monkeypatch)
     trees = model.parse(sentences, TOKENIZER, max_length=max_length)
-    assert trees == expected
-    assert all(columns <= max_length for _, columns in calls.shapes)
-
-
-def test_very_long_sentences_are_read_in_chunks_by_default(model, monkeypatch):
-    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_BATCH", 64)
-    calls = ModelCalls(model, monkeypatch)
-    words = some_words(200)
-    assert model.parse([words], TOKENIZER) == [expected_tree(MODEL, words)]
-    assert calls.shapes == [(1, 64), (1, 64), (1, 64), (1, 9)]
+    assert [tree for tree in trees if tree.words] == [expected_tree(MODEL, words) for words in sentences if words]
+    assert all(columns <= (max_length or 9) for _, columns in calls.shapes)
 
 
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
