@@ -1,12 +1,11 @@
 """Heads of the models: next-token prediction, mixtures of softmaxes, classification of sequences and pairs."""
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .state import Linear, RecurrentConfig, check_vocabulary, is_plain, real_tokens
 
@@ -92,6 +91,11 @@ class LanguageModelHead:
     # The default `loss_function`.
     _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[cls.__name__] = cls.__name__
 
     def build_head(self, config: RecurrentConfig) -> None:
         """Adds the decoder, and the mixture of softmaxes where the configuration asks for one."""
@@ -231,15 +235,6 @@ def check_single_sequences(
         )
 
 
-def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Returns the hidden states `[B, H]` at the last real token of each row of `[B, T, H]`."""
-    if attention_mask is None:
-        return hidden_states[:, -1]
-    real = real_tokens(attention_mask, hidden_states)
-    last = (real * torch.arange(real.shape[1], device=real.device)).argmax(dim=1)
-    return hidden_states[torch.arange(last.shape[0], device=last.device), last]
-
-
 def class_loss(model: PreTrainedModel, labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
     """Returns the loss for `config.problem_type` of logits `[B, num_labels]`; classes may have any integer dtype."""
     is_number = labels.is_floating_point() or model.config.problem_type == "multi_label_classification"
@@ -340,11 +335,14 @@ def _split_sides(
 
 
 def encode_by_length(
-    encode: Callable[[torch.LongTensor, torch.Tensor | None], torch.Tensor],
-    input_ids: torch.LongTensor,
-    attention_mask: torch.Tensor | None,
+    model: PreTrainedModel, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Encodes sequences `[N, T]` to `[N, H]` by a function of ids and mask; on a CPU in groups of similar length."""
+    """Returns the outputs `[N, H]` of a model at the last tokens of `[N, T]`; on a CPU in groups of similar length."""
+
+    def encode(input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        outputs = model(input_ids, attention_mask, use_cache=False, return_dict=True)
+        return outputs.last_hidden_state[:, -1]  # padding repeats the output of the last real token
+
     if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
         return encode(input_ids, attention_mask)
     attention_mask = real_tokens(attention_mask, input_ids)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
@@ -25,7 +24,6 @@ from .heads import (
     class_loss,
     encode_by_length,
     kept_positions,
-    last_real_outputs,
     stacked_sides,
 )
 from .state import (
@@ -414,17 +412,14 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         state: RecurrentState | None = None,
         layer: int | None | Sequence[int | None] = None,
     ) -> tuple[torch.Tensor, RecurrentState]:
-        """Returns the forget distances of one layer or several, from which `parse` builds trees.
+        """Returns the forget distances of layers, from which `parse` builds trees, and the new state.
+
+        Layers above the highest requested one do not run and keep their state.
 
         Args:
-            input_ids: `(batch_size, sequence_length)`.
-            attention_mask: the same shape, 0 at padding.
-            state: the state before the first token.
-            layer: one layer, counted from 0, or a sequence of layers; `None` is `config.parse_layer`.
-
-        Returns:
-            The distances, `(batch_size, sequence_length)` for one layer, `(layers, batch_size, sequence_length)` for
-            several; and the new state. Layers above the highest requested one do not run and keep their state.
+            input_ids, attention_mask, state: see `ONLSTMModel`.
+            layer: one layer, counted from 0, for distances `(batch_size, sequence_length)`, or a sequence of layers,
+                for `(layers, batch_size, sequence_length)`; `None` is `config.parse_layer`.
         """
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
@@ -449,11 +444,6 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """Returns the outputs `[N, H]` at the last real token of each sequence `[N, T]`."""
-        outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
-        return outputs.last_hidden_state[:, -1]
-
     @can_return_tuple
     def forward(
         self,
@@ -467,7 +457,7 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
+        left, right = encode_by_length(self.model, *both).unflatten(0, (2, -1))
         logits = self.classifier(left, right)
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
@@ -500,10 +490,6 @@ class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel)
         check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
         kwargs |= {"use_cache": False, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        logits = self.score(outputs.last_hidden_state[:, -1])  # padding repeats the output of the last real token
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
-
-
-# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["ONLSTMForCausalLM"] = "ONLSTMForCausalLM"

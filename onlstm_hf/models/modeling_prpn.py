@@ -15,12 +15,11 @@ from torch import distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
 from .dropout import bind_projection
-from .heads import LanguageModelHead, SequenceClassifier, check_single_sequences, class_loss, last_real_outputs
+from .heads import LanguageModelHead, SequenceClassifier, check_single_sequences, class_loss
 from .state import (
     LOOPS,
     Linear,
@@ -841,12 +840,8 @@ class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
         check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
         kwargs |= {"use_cache": False, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        logits = self.score(outputs.last_hidden_state[:, -1])  # padding repeats the output of the last real token
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-
-# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["PRPNForCausalLM"] = "PRPNForCausalLM"

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_rnn import RNNConfig
@@ -26,7 +25,6 @@ from .heads import (
     class_loss,
     encode_by_length,
     kept_positions,
-    last_real_outputs,
     stacked_sides,
 )
 from .state import (
@@ -408,11 +406,6 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """Returns the outputs `[N, H]` at the last real token of each sequence `[N, T]`."""
-        outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
-        return outputs.last_hidden_state[:, -1]
-
     @can_return_tuple
     def forward(
         self,
@@ -426,7 +419,7 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
+        left, right = encode_by_length(self.model, *both).unflatten(0, (2, -1))
         logits = self.classifier(left, right)
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
@@ -459,10 +452,6 @@ class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
         check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
         kwargs |= {"use_cache": False, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        logits = self.score(outputs.last_hidden_state[:, -1])  # padding repeats the output of the last real token
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
-
-
-# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["RNNForCausalLM"] = "RNNForCausalLM"

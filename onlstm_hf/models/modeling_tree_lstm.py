@@ -178,7 +178,6 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
     """A Tree-LSTM that composes one sequence, and a linear map that classifies the state of its root."""
 
     auto_class_name = "AutoModelForSequenceClassification"
-    accepts_loss_kwargs = False
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
