@@ -19,18 +19,6 @@ class RNNConfig(AWDLSTMConfig):
         weight_dropout (`float`, defaults to 0.5): Drop-connect on the hidden-to-hidden weights.
 
     All other fields: see `AWDLSTMConfig` and `RecurrentConfig`.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf import RNNConfig, RNNForCausalLM
-
-    >>> config = RNNConfig(cell_type="gru", vocab_size=1000, embedding_size=40, hidden_size=60)
-    >>> config.layer_sizes
-    [60, 60, 40]
-    >>> model = RNNForCausalLM(config)
-
-    ```
     """
 
     model_type = "rnn"

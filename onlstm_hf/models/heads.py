@@ -88,6 +88,7 @@ class LanguageModelHead:
     `labels` and the `shift_labels` made of them.
     """
 
+    auto_class_name = "AutoModelForCausalLM"
     # The default `loss_function`.
     _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
@@ -214,6 +215,7 @@ class SequenceClassifier:
         ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
     """
 
+    auto_class_name = "AutoModelForSequenceClassification"
     # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
     accepts_loss_kwargs = False
 
@@ -276,6 +278,7 @@ class SequencePairClassifier:
     `return_dict`: whether to return a `SequenceClassifierOutput` (default) or a tuple. Users can set `loss_function`.
     """
 
+    auto_class_name = "AutoModelForSequenceClassification"
     takes_pairs = True
     _loss_function = staticmethod(ForSequenceClassificationLoss)
 

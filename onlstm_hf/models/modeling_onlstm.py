@@ -37,7 +37,6 @@ from .state import (
     kept_entries,
     loop,
     real_tokens,
-    refuse_unknown,
     state_dtype,
 )
 
@@ -308,8 +307,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         Raises:
             ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
-        refuse_unknown(self, kwargs)
-        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        check_inputs(self, input_ids, inputs_embeds, kwargs)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -356,7 +354,6 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
 class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, RecurrentGenerationMixin):
     """An ON-LSTM language model, which also induces constituency trees."""
 
-    auto_class_name = "AutoModelForCausalLM"
     model_class: type[ONLSTMModel] = ONLSTMModel  # models with another cell override it
 
     def __init__(self, config: ONLSTMConfig):
@@ -436,8 +433,6 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
 class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads both sequences of a pair, and a classifier that compares their last outputs."""
 
-    auto_class_name = "AutoModelForSequenceClassification"
-
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.model = ONLSTMModel(config)
@@ -466,8 +461,6 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
 # Below the classifier of pairs, as the code of a checkpoint names the last class of each Auto class.
 class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads one sequence, and a linear map that classifies the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)

@@ -33,7 +33,6 @@ from .state import (
     kept_entries,
     loop,
     real_tokens,
-    refuse_unknown,
 )
 
 try:  # the installed package's `parse` has more options, and pictures
@@ -637,8 +636,7 @@ class PRPNModel(PRPNPreTrainedModel):
         Raises:
             ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
-        refuse_unknown(self, kwargs)
-        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        check_inputs(self, input_ids, inputs_embeds, kwargs)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -661,9 +659,8 @@ class PRPNModel(PRPNPreTrainedModel):
                 hidden_states.append(padding.restore(hidden))
                 hidden = padding.to_end(hidden_states[-1])
                 tape = torch.cat([tape[:, : config.num_slots], hidden.to(tape.dtype)], dim=1)
-            if use_cache:
-                tapes = output.hidden_tape, output.cell_tape
-                memories.append(tuple(padding.last(tape, config.num_slots) for tape in tapes))
+            tapes = output.hidden_tape, output.cell_tape
+            memories.append(tuple(padding.last(one, config.num_slots) for one in tapes))
             if config.reading_attention:
                 attentions.append(output.attentions)
         outputs, attention = self.predict_network(hidden, tape, prediction_gates, padding.mask)
@@ -671,14 +668,12 @@ class PRPNModel(PRPNPreTrainedModel):
             attentions.append(attention)
         last_hidden_state = self.output_dropout(outputs.to(embeddings.dtype))
 
-        new_state = None
-        if use_cache:
-            lookback = torch.cat([state.lookback.to(embeddings.dtype), embeddings], dim=1)
-            new_state = PRPNState(
-                lookback=padding.last(lookback, state.lookback.shape[1]),
-                distances=padding.last(distance_tape, config.num_slots),
-                memories=tuple(memories),
-            )
+        lookback = torch.cat([state.lookback.to(embeddings.dtype), embeddings], dim=1)
+        new_state = PRPNState(
+            lookback=padding.last(lookback, state.lookback.shape[1]),
+            distances=padding.last(distance_tape, config.num_slots),
+            memories=tuple(memories),
+        )
         distances = None
         if output_distances:
             distances = padding.restore_zeroed(distance_tape[:, -length:])
@@ -687,7 +682,7 @@ class PRPNModel(PRPNPreTrainedModel):
             attentions = tuple(padding.restore_zeroed(attention).flip(-1) for attention in attentions)
         return PRPNModelOutput(
             last_hidden_state=padding.restore(last_hidden_state),
-            state=new_state,
+            state=new_state if use_cache else None,
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=attentions if output_attentions else None,
             distances=distances,
@@ -723,8 +718,6 @@ class PRPNModel(PRPNPreTrainedModel):
 
 class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, RecurrentGenerationMixin):
     """A PRPN language model, which also induces constituency trees."""
-
-    auto_class_name = "AutoModelForCausalLM"
 
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
@@ -799,7 +792,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
             raise ValueError("this PRPN induces no trees: it has no parsing network (parsing_network=False)")
         if layer is not None:
             raise ValueError(f"layer {layer} has no distances of its own: a PRPN has one parsing network")
-        check_inputs(model.embeddings, input_ids, None)
+        check_inputs(model, input_ids)
         embeddings = model.embeddings(input_ids)
         padding = Padding(real_tokens(attention_mask, embeddings))
         state = check_state(state, model.initial_state(len(input_ids)), embeddings.device)
@@ -816,8 +809,6 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
 
 class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
     """A PRPN that reads one sequence, and a linear map that classifies the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: PRPNConfig):
         super().__init__(config)

@@ -37,7 +37,6 @@ from .state import (
     is_plain,
     loop,
     real_tokens,
-    refuse_unknown,
     state_dtype,
 )
 
@@ -186,9 +185,6 @@ class RNNLayer(nn.Module):
         zeros = torch.zeros(batch_size, self.size, dtype=dtype)
         return (zeros, zeros.clone()) if self.cell_type == "lstm" else (zeros,)
 
-    def extra_repr(self) -> str:
-        return f"{self.cell_type}, weight_dropout={self.weight_dropout}"
-
 
 def in_one_buffer(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Moves tensors into one buffer: cuDNN then takes weights without a copy and a warning."""
@@ -304,8 +300,7 @@ class RNNModel(RNNPreTrainedModel):
         Raises:
             ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
-        refuse_unknown(self, kwargs)
-        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        check_inputs(self, input_ids, inputs_embeds, kwargs)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -338,8 +333,6 @@ class RNNModel(RNNPreTrainedModel):
 
 class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationMixin):
     """A recurrent language model. It induces no trees: `parse` raises an error."""
-
-    auto_class_name = "AutoModelForCausalLM"
 
     def __init__(self, config: RNNConfig):
         super().__init__(config)
@@ -398,8 +391,6 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
 class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedModel):
     """A recurrent network that reads both sequences of a pair, and a classifier of their last outputs."""
 
-    auto_class_name = "AutoModelForSequenceClassification"
-
     def __init__(self, config: RNNConfig):
         super().__init__(config)
         self.model = RNNModel(config)
@@ -428,8 +419,6 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
 # Below the classifier of pairs, as the code of a checkpoint names the last class of each Auto class.
 class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
     """A recurrent network that reads one sequence, and a linear classifier of the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: RNNConfig):
         super().__init__(config)

@@ -110,7 +110,7 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
         Raises:
             ValueError: if the brackets of a sequence make no binary tree.
         """
-        check_inputs(self.embeddings, input_ids, None)
+        check_inputs(self, input_ids)
         real = real_tokens(attention_mask, input_ids)
         mask = torch.ones_like(input_ids) if real is None else real
         rows = [list(compress(*row)) for row in zip(input_ids.tolist(), mask.tolist(), strict=True)]
@@ -146,8 +146,6 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
 
 class TreeLSTMForSequencePairClassification(SequencePairClassifier, TreeLSTMPreTrainedModel):
     """A Tree-LSTM that composes both sequences of a pair, and a classifier that compares the states of their roots."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)

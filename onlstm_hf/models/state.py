@@ -300,11 +300,27 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 # Checks of inputs
 
 
-def check_inputs(embeddings: nn.Embedding, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> None:
-    """Raises a `ValueError` unless exactly one input is given, of the right shape, inside the vocabulary."""
+def check_inputs(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None = None,
+    further_arguments: dict | None = None,
+) -> None:
+    """Raises a `ValueError` unless exactly one input is given, of the right shape, inside the vocabulary.
+
+    Of further arguments only `None` and `output_attentions=False` are allowed, which tools pass to every model.
+    """
+    unknown = {name: value for name, value in (further_arguments or {}).items() if value is not None}
+    if unknown.get("output_attentions") is False:
+        del unknown["output_attentions"]
+    if unknown:
+        raise ValueError(
+            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has no position ids or key-value "
+            "cache; give earlier context as `state`"
+        )
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
-    vocab_size, size = embeddings.weight.shape
+    vocab_size, size = model.embeddings.weight.shape
     if input_ids is not None:
         if input_ids.dim() != 2:
             raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
@@ -357,21 +373,6 @@ def check_state(state: ModelState | None, initial: ModelState, device: torch.dev
             f"the state does not fit this model and batch: expected tensors of shapes {expected}, got {actual}"
         )
     return state.to(device)
-
-
-def refuse_unknown(model: nn.Module, arguments: dict) -> None:
-    """Raises a `ValueError` for unknown arguments of `forward`.
-
-    Allows `None`, and `output_attentions=False`, which tools pass to every model.
-    """
-    unknown = [name for name, value in arguments.items() if value is not None]
-    if arguments.get("output_attentions") is False:
-        unknown.remove("output_attentions")
-    if unknown:
-        raise ValueError(
-            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has no position ids or key-value "
-            "cache; give earlier context as `state`"
-        )
 
 
 # Generation
