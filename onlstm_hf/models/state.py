@@ -78,7 +78,8 @@ class RecurrentConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs):
         number = (int, float)
-        probabilities = [field.name for field in fields(self) if field.name.endswith("_dropout")]
+        numbers = [field.name for field in fields(self) if field.type is float]
+        probabilities = [name for name in numbers if name.endswith("_dropout")]
         flags = [field.name for field in fields(self) if field.type is bool]
         self.require(self.positive_integers, int, lambda value: value > 0, "a positive integer")
         self.require(probabilities, number, lambda value: 0 <= value < 1, "a probability in [0, 1)")
