@@ -28,7 +28,7 @@ from .models.modeling_tree_lstm import (
     TreeLSTMForSequencePairClassification,
     TreeLSTMModel,
 )
-from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
+from .parsing.pipeline import ConstituencyParsingPipeline
 
 # If there are two classes, the checkpoint's `architectures` selects one; the first one is the default.
 MODEL_CLASSES = {
@@ -59,5 +59,5 @@ for _config, _models in MODEL_CLASSES.items():
         _auto_class.register(_config, _model)
 
 PIPELINE_REGISTRY.register_pipeline(
-    CONSTITUENCY_PARSING, ConstituencyParsingPipeline, pt_model=AutoModelForCausalLM, type="text"
+    "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModelForCausalLM, type="text"
 )

@@ -160,8 +160,7 @@ def _scored_trees(model, tokenizer, texts: list[str], options: ParseOptions) -> 
     encoded = [read.input_ids for read in sentences]
     scores = score_encoded(model, tokenizer, encoded, options.batch_size, progress=False, with_distances=True)
     for sentence, (score, by_layer) in zip(sentences, scores, strict=True):
-        distances, _ = model.name_layers(options.layer, by_layer)
-        distances = first_of_each_unit(distances, sentence.unit_of_token)
+        distances = first_of_each_unit(by_layer[model.resolve_layer(options.layer)], sentence.unit_of_token)
         tree = build_tree(sentence, distances, options.branching_bias, options.punctuation)
         yield tree, sum(score.log_probabilities)
 

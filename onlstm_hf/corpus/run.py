@@ -62,7 +62,7 @@ def parse_corpus(
     if not getattr(loaded, "induces_trees", False):
         raise ValueError(f'{model} induces no trees: choose a model that does, such as an "onlstm"')
     # Unknown layers and languages raise errors here, before anything is written.
-    loaded.name_layers(options.layer, range(loaded.config.num_hidden_layers))
+    loaded.resolve_layer(options.layer)
     if options.language is not None:
         sentence_splitter(options.language)
     settings = {"corpus": corpus, "model": checkpoint_hash(loaded, tokenizer), **options._asdict()}

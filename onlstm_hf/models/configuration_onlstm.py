@@ -1,10 +1,6 @@
 """Configuration of the ordered-neurons LSTM, and of the stack that the recurrent baselines share with it."""
 
-from transformers.utils import logging
-
 from .state import RecurrentConfig
-
-logger = logging.get_logger(__name__)
 
 
 class AWDLSTMConfig(RecurrentConfig):
@@ -38,10 +34,6 @@ class AWDLSTMConfig(RecurrentConfig):
         ValueError: if a value is out of range or values contradict each other.
     """
 
-    probabilities = (
-        *RecurrentConfig.probabilities,
-        *(f"{place}_dropout" for place in ("embedding", "input", "hidden", "output", "weight", "classifier")),
-    )
     not_negative = ("activation_regularization", "temporal_activation_regularization", "initializer_range")
 
     hidden_size: int | None = None
@@ -71,12 +63,8 @@ class AWDLSTMConfig(RecurrentConfig):
             raise ValueError(
                 f"layer_sizes must have num_hidden_layers={self.num_hidden_layers} entries, not {self.layer_sizes}"
             )
-        for layer, size in enumerate(self.layer_sizes):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(
-                    f"every layer needs a positive number of units, but layer {layer} has {size!r} "
-                    f"(layer_sizes={self.layer_sizes})"
-                )
+        if not all(isinstance(size, int) and size > 0 for size in self.layer_sizes):
+            raise ValueError(f"layer_sizes must be positive integers, not {self.layer_sizes}")
         if len(self.layer_sizes) > 1 and self.layer_sizes[0] != self.hidden_size:
             raise ValueError(
                 f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}, whose first layer has "
@@ -92,13 +80,9 @@ class AWDLSTMConfig(RecurrentConfig):
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
-        """Extends the base class: `layer_sizes` in a file override its `hidden_size`, as old files have both."""
-        config_dict = {**config_dict}
-        layer_sizes = kwargs.get("layer_sizes", config_dict.get("layer_sizes"))
-        if layer_sizes and len(layer_sizes) > 1:
-            hidden_size = config_dict.pop("hidden_size", layer_sizes[0])
-            if hidden_size != layer_sizes[0] and not {"hidden_size", "layer_sizes"} & kwargs.keys():
-                logger.warning(f"hidden_size={hidden_size} is ignored, as it contradicts layer_sizes={layer_sizes}")
+        """Extends the base class: the argument `layer_sizes` overrides the `hidden_size` of the file, too."""
+        if kwargs.get("layer_sizes"):
+            config_dict = {**config_dict, "hidden_size": None}
         return super().from_dict(config_dict, **kwargs)
 
 
@@ -113,15 +97,7 @@ class ONLSTMConfig(AWDLSTMConfig):
             the equations it never writes its cell state.
         parse_layer (`int`, defaults to 1): Layer, counted from 0, whose forget distances define the trees.
 
-    Fields of `AWDLSTMConfig`, described there: `embedding_size`, `hidden_size`, `num_hidden_layers`, `layer_sizes`,
-    `embedding_dropout`, `input_dropout`, `hidden_dropout`, `output_dropout`, `weight_dropout`, `classifier_dropout`,
-    `activation_regularization`, `temporal_activation_regularization`, `initializer_range`.
-
-    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
-    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
-
-    Raises:
-        ValueError: if a value is out of range or values contradict each other.
+    All other fields: see `AWDLSTMConfig` and `RecurrentConfig`.
 
     Example:
 

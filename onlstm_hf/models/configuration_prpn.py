@@ -1,5 +1,7 @@
 """Configuration of the parsing-reading-predict network."""
 
+import math
+
 from .state import RecurrentConfig
 
 
@@ -37,16 +39,11 @@ class PRPNConfig(RecurrentConfig):
             ("- Predict Net Attention").
         initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
 
-    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
-    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
-
-    Raises:
-        ValueError: if a value is out of range or values contradict each other.
+    All other fields: see `RecurrentConfig`.
     """
 
     model_type = "prpn"
     positive_integers = (*RecurrentConfig.positive_integers, "num_slots")
-    probabilities = (*RecurrentConfig.probabilities, "output_dropout", "input_dropout", "recurrent_dropout")
 
     embedding_size: int = 800
     hidden_size: int = 1200
@@ -66,12 +63,8 @@ class PRPNConfig(RecurrentConfig):
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
-        for name in ("lookback", "num_residual_blocks"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name} must be an integer that is not negative, not {value!r}")
-        if not isinstance(self.resolution, (int, float)) or not 0 < self.resolution < float("inf"):
-            raise ValueError(f"resolution must be a number above 0, not {self.resolution!r}")
+        self.require(["lookback", "num_residual_blocks"], int, lambda value: value >= 0, "an integer of at least 0")
+        self.require(["resolution"], (int, float), lambda value: 0 < value < math.inf, "a number above 0")
         if self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, as the parsing network halves it, not {self.hidden_size}")
         if self.parsing_network and not (self.reading_attention or self.prediction_attention):

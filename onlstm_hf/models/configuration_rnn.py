@@ -18,27 +18,7 @@ class RNNConfig(AWDLSTMConfig):
         output_dropout (`float`, defaults to 0.4): Locked dropout of the last layer's output.
         weight_dropout (`float`, defaults to 0.5): Drop-connect on the hidden-to-hidden weights.
 
-    Fields of `AWDLSTMConfig`, described there: `embedding_size`, `hidden_size`, `num_hidden_layers`, `layer_sizes`,
-    `embedding_dropout`, `hidden_dropout`, `classifier_dropout`, `activation_regularization`,
-    `temporal_activation_regularization`, `initializer_range`.
-
-    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
-    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
-
-    Raises:
-        ValueError: if a value is out of range or values contradict each other.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf import RNNConfig, RNNForCausalLM
-
-    >>> config = RNNConfig(cell_type="gru", vocab_size=1000, embedding_size=40, hidden_size=60)
-    >>> config.layer_sizes
-    [60, 60, 40]
-    >>> model = RNNForCausalLM(config)
-
-    ```
+    All other fields: see `AWDLSTMConfig` and `RecurrentConfig`.
     """
 
     model_type = "rnn"

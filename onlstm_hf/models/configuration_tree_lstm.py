@@ -23,7 +23,6 @@ class TreeLSTMConfig(RecurrentConfig):
     """
 
     model_type = "tree_lstm"
-    probabilities = (*RecurrentConfig.probabilities, "input_dropout", "classifier_dropout")
 
     embedding_size: int = 128
     hidden_size: int = 400

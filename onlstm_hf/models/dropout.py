@@ -53,25 +53,17 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
     """
     if probability == 0:
         return weight
-    if not training:
-        return weight * (1 - probability)
-    return weight * kept_entries(weight.shape, probability, weight.device)
+    return weight * (kept_entries(weight.shape, probability, weight.device) if training else 1 - probability)
 
 
 def bind_projection(
-    projection: nn.Module, inputs: torch.Tensor, weight_dropout: float, training: bool
+    projection: nn.Module, inputs: torch.Tensor, weight_dropout: float = 0.0, training: bool = False
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Returns the function that maps a hidden state to its part of the gates at every step, with drop-connect.
+    """Returns the function that applies a projection to the hidden states of every step, with drop-connect.
 
-    A plain `nn.Linear` (`is_plain`) runs in the precision of the states. Any other module is called at every step: one
-    with hooks, an adapter, quantised or offloaded weights. If its weight cannot be masked, training scales as
-    evaluation does.
-
-    Args:
-        projection: maps `[..., H]` to `[..., G]`.
-        inputs: the layer's inputs; a module that is not plain gets hidden states of their dtype.
-        weight_dropout: probability of dropping an entry of the weight.
-        training: whether to draw a mask instead of scaling.
+    A plain `nn.Linear` (`is_plain`) runs in the precision of the states. Any other module is called at every step, in
+    the dtype of the layer's `inputs`: one with hooks, an adapter, quantised or offloaded weights. If its weight cannot
+    be masked, training scales as evaluation does.
     """
     dtype = state_dtype(inputs)
     if is_plain(projection):
@@ -89,8 +81,8 @@ def bind_projection(
 def activation_penalties(
     dropped: torch.Tensor,
     raw: torch.Tensor,
-    targets: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    targets: torch.Tensor,
     is_stream: bool,
     num_items_in_batch: int | torch.Tensor | None,
     config: RecurrentConfig,
@@ -102,7 +94,7 @@ def activation_penalties(
 
     Args:
         dropped, raw: `[B, T, H]`, the output after dropout, for AR, and before dropout, for TAR.
-        targets, attention_mask: `[B, T]`, -100 where nothing is predicted; 0 at padding, or `None`.
+        attention_mask, targets: `[B, T]`, 0 at padding, or `None`; -100 where nothing is predicted.
         is_stream: whether every token has a label; the label of a row's last token is in the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
         config: has their weights, `activation_regularization` and `temporal_activation_regularization`.
@@ -116,7 +108,7 @@ def activation_penalties(
     else:
         pairs = is_labelled[:, :-1]
         if attention_mask is not None:
-            pairs = pairs & real_tokens(attention_mask, targets.shape, pairs.device)[:, 1:]
+            pairs = pairs & real_tokens(attention_mask, targets)[:, 1:]
         count = (is_labelled.sum() * activations.shape[-1]).clamp(min=1)
         activation = (activations * is_labelled.unsqueeze(-1)).sum() / count
         change = (changes * pairs.unsqueeze(-1)).sum() / count

@@ -1,11 +1,11 @@
 """Heads of the models: next-token prediction, mixtures of softmaxes, classification of sequences and pairs."""
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
+from transformers.loss.loss_utils import ForSequenceClassificationLoss
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .state import Linear, RecurrentConfig, check_vocabulary, is_plain, real_tokens
 
@@ -36,10 +36,7 @@ def next_token_targets(
 ) -> torch.Tensor:
     """Returns the label of each position, its next token: -100 at padding and at the end.
 
-    Args:
-        labels, shift_labels: the tokens, or already the next tokens; `shift_labels` override `labels`.
-        attention_mask: 0 at padding.
-        shape: `(batch_size, sequence_length)`; labels of another shape are a `ValueError`.
+    `shift_labels` are already the next tokens. Labels of another shape than `shape` are a `ValueError`.
     """
     for name, given in (("labels", labels), ("shift_labels", shift_labels)):
         if given is not None and given.shape != shape:
@@ -56,10 +53,9 @@ def next_token_loss(
     num_items_in_batch: int | torch.Tensor | None = None,
     **unused,
 ) -> torch.Tensor:
-    """Returns the mean cross-entropy of the next token in nats, in float32 or better; NaN without labels.
+    """Returns the mean cross-entropy of logits `[B, T, V]` in nats, in float32 or better; NaN without labels.
 
     Args:
-        logits: `[B, T, V]`.
         shift_labels: `[B, T]`, the next token of each position; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
         unused: further arguments of Transformers' loss functions.
@@ -76,7 +72,7 @@ def next_token_loss(
 class LanguageModelHead:
     """Decoder of a language model: `lm_head`, and `softmax_mixture` or `None`.
 
-    `forward` takes these arguments in addition to those of the model without the head:
+    `forward` takes these arguments and those of the model without the head:
 
     Args:
         labels: `(batch_size, sequence_length)`, usually the `input_ids`; they are shifted here. -100 and labels after
@@ -86,14 +82,21 @@ class LanguageModelHead:
         logits_to_keep: compute the logits of this many last positions only (0: all), with labels for these.
         num_items_in_batch: divide the summed loss by this instead of the number of labels (`Trainer` passes it).
         skip_logits: return no logits; with the package installed they are never all in memory, which saves time, too.
+        return_dict: return a tuple without `None`s if false.
 
     `loss_function` computes the cross-entropy. Users can set it, as in any model of Transformers; it gets both the
     `labels` and the `shift_labels` made of them.
     """
 
+    auto_class_name = "AutoModelForCausalLM"
     # The default `loss_function`.
     _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[cls.__name__] = cls.__name__
 
     def build_head(self, config: RecurrentConfig) -> None:
         """Adds the decoder, and the mixture of softmaxes where the configuration asks for one."""
@@ -212,28 +215,26 @@ class SequenceClassifier:
         ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
     """
 
+    auto_class_name = "AutoModelForSequenceClassification"
     # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
     accepts_loss_kwargs = False
 
 
-def refuse_pair(
-    model: PreTrainedModel, input_ids_pair: torch.LongTensor | None, token_type_ids: torch.LongTensor | None
+def check_single_sequences(
+    model: PreTrainedModel,
+    input_ids: torch.LongTensor | None,
+    attention_mask: torch.Tensor | None,
+    input_ids_pair: torch.LongTensor | None,
+    token_type_ids: torch.LongTensor | None,
 ) -> None:
-    """Raises a `ValueError` if a model of single sequences gets a pair, as two inputs or joined."""
+    """Raises a `ValueError` for pairs, as two inputs or joined; warns of padding without a mask."""
+    if input_ids is not None:
+        model.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
     if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
         raise ValueError(
             f"{type(model).__name__} classifies single sequences, and this is a pair: use a class named "
             "ForSequencePairClassification"
         )
-
-
-def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Returns the hidden states `[B, H]` at the last real token of each row of `[B, T, H]`."""
-    if attention_mask is None:
-        return hidden_states[:, -1]
-    real = real_tokens(attention_mask, hidden_states.shape[:2], hidden_states.device)
-    last = (real * torch.arange(real.shape[1], device=real.device)).argmax(dim=1)
-    return hidden_states[torch.arange(last.shape[0], device=last.device), last]
 
 
 def class_loss(model: PreTrainedModel, labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
@@ -270,20 +271,16 @@ class PairClassifier(nn.Module):
         return self.output(self.dropout(F.elu(self.hidden(self.dropout(features)))))
 
 
-def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **unused) -> torch.Tensor:
-    """Mean cross-entropy of labels `[B]` and logits `[B, num_labels]`; takes the arguments of Transformers' losses."""
-    return F.cross_entropy(pooled_logits.float(), labels.long())
-
-
 class SequencePairClassifier:
     """Classifier of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them.
 
-    `forward` takes the arguments of `stacked_sides`, `labels`, and `return_dict`: whether to return a
-    `SequenceClassifierOutput` (default) or a tuple. `loss_function` computes the loss; users can set it.
+    `forward` takes the arguments of `stacked_sides`; `labels` `(batch_size,)`, from 0 to `config.num_labels - 1`; and
+    `return_dict`: whether to return a `SequenceClassifierOutput` (default) or a tuple. Users can set `loss_function`.
     """
 
+    auto_class_name = "AutoModelForSequenceClassification"
     takes_pairs = True
-    _loss_function = staticmethod(classification_loss)
+    _loss_function = staticmethod(ForSequenceClassificationLoss)
 
 
 def stacked_sides(
@@ -304,9 +301,8 @@ def stacked_sides(
         ValueError: if a side is missing, or the inputs do not fit together.
     """
     if input_ids is not None and input_ids_pair is None and token_type_ids is not None:
-        (input_ids, attention_mask), (input_ids_pair, attention_mask_pair) = _split_sides(
-            input_ids, attention_mask, token_type_ids
-        )
+        sides = _split_sides(input_ids, attention_mask, token_type_ids)
+        (input_ids, attention_mask), (input_ids_pair, attention_mask_pair) = sides
     if input_ids is None or input_ids_pair is None:
         raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or joined pairs and token_type_ids")
     if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or input_ids.shape[0] != input_ids_pair.shape[0]:
@@ -318,11 +314,9 @@ def stacked_sides(
     length = max(ids.shape[1] for ids, _ in sides)
     all_ids, all_masks = [], []
     for ids, mask in sides:
-        if mask is not None and mask.shape != ids.shape:
-            raise ValueError(f"a mask must have the shape of its input, {list(ids.shape)}, not {list(mask.shape)}")
         missing = (0, length - ids.shape[1])
         all_ids.append(F.pad(ids, missing))
-        all_masks.append(F.pad(torch.ones_like(ids) if mask is None else mask, missing))
+        all_masks.append(F.pad(torch.ones_like(ids) if mask is None else real_tokens(mask, ids).long(), missing))
     is_padded = any(mask is not None or ids.shape[1] < length for ids, mask in sides)
     return torch.cat(all_ids), torch.cat(all_masks) if is_padded else None
 
@@ -331,41 +325,36 @@ def _split_sides(
     input_ids: torch.LongTensor, attention_mask: torch.Tensor | None, token_type_ids: torch.LongTensor
 ) -> list[tuple[torch.LongTensor, torch.Tensor]]:
     """Returns ids and masks of both sides of joined pairs, padded on the right."""
-    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    if not input_ids.shape == mask.shape == token_type_ids.shape:
-        raise ValueError(
-            f"attention_mask and token_type_ids must have the shape of input_ids, {list(input_ids.shape)}, not "
-            f"{list(mask.shape)} and {list(token_type_ids.shape)}"
-        )
-    mask, sides = real_tokens(mask, input_ids.shape, input_ids.device), []
+    real, sides = real_tokens(attention_mask, input_ids), []
     for side in (0, 1):
-        is_on_side = mask & (token_type_ids == side)
+        is_on_side = token_type_ids == side if real is None else real & (token_type_ids == side)
         lengths = is_on_side.sum(dim=1)
         if not lengths.all():
-            raise ValueError(
-                f"pair {lengths.argmin().item()} has no tokens of type {side}: a pair needs both sequences"
-            )
+            pair = lengths.argmin().item()
+            raise ValueError(f"pair {pair} has no tokens of type {side}: a pair needs both sequences")
         order = is_on_side.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
         sides.append((input_ids.gather(1, order), is_on_side.gather(1, order)))
     return sides
 
 
 def encode_by_length(
-    encode: Callable[[torch.LongTensor, torch.Tensor | None], torch.Tensor],
-    input_ids: torch.LongTensor,
-    attention_mask: torch.Tensor | None,
+    model: PreTrainedModel, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Encodes sequences `[N, T]` to `[N, H]` by a function of ids and mask; on a CPU in groups of similar length."""
+    """Returns the outputs `[N, H]` of a model at the last tokens of `[N, T]`; on a CPU in groups of similar length."""
+
+    def encode(input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        outputs = model(input_ids, attention_mask, use_cache=False, return_dict=True)
+        return outputs.last_hidden_state[:, -1]  # padding repeats the output of the last real token
+
     if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
         return encode(input_ids, attention_mask)
-    attention_mask = real_tokens(attention_mask, input_ids.shape, input_ids.device)
+    attention_mask = real_tokens(attention_mask, input_ids)
     order = attention_mask.sum(dim=1).argsort()
     encodings = []
     for rows in order.chunk(NUM_LENGTH_GROUPS):
         mask = attention_mask[rows]
         # Drops columns without real tokens, and the mask if no padding is left.
         used = mask.any(dim=0)
-        used[:1] |= ~used.any()
         mask = mask[:, used]
         encodings.append(encode(input_ids[rows][:, used], None if mask.all() else mask))
     return torch.cat(encodings)[order.argsort()]

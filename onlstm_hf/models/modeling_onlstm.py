@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
@@ -21,11 +20,10 @@ from .heads import (
     PairClassifier,
     SequenceClassifier,
     SequencePairClassifier,
+    check_single_sequences,
     class_loss,
     encode_by_length,
     kept_positions,
-    last_real_outputs,
-    refuse_pair,
     stacked_sides,
 )
 from .state import (
@@ -39,7 +37,6 @@ from .state import (
     kept_entries,
     loop,
     real_tokens,
-    refuse_unknown,
     state_dtype,
 )
 
@@ -123,8 +120,7 @@ def ordered_neurons(
     Args:
         input_gates: `[T, B, 2 * C + 4 * H]`, the affine map of the inputs.
         recurrent: maps the previous hidden state `[B, H]` to its part of the gates.
-        hidden: `[B, H]`, before the first step.
-        cell: `[B, C, K]`, before the first step.
+        hidden, cell: `[B, H]` and `[B, C, K]`, before the first step.
         mask: `[T, B]` booleans, `False` where a step leaves the state as it is (padding), or `None`.
         loop: `loop` or `scan` of `state.py`.
 
@@ -166,8 +162,7 @@ class ONLSTMLayer(nn.Module):
 
         Args:
             inputs: `[T, B, input_size]`.
-            hidden: `[B, H]`, before the first step.
-            cell: `[B, C, K]`, before the first step.
+            hidden, cell: `[B, H]` and `[B, C, K]`, before the first step.
             mask: `[T, B]` booleans, `False` at padding on either side, or `None`.
         """
         path = None
@@ -209,23 +204,18 @@ class ONLSTMLayer(nn.Module):
 @dataclass
 class ONLSTMModelOutput(ModelOutput):
     r"""
-    Output of `ONLSTMModel`.
+    Output of `ONLSTMModel`. Sequences are `(batch_size, sequence_length, size)`.
 
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`):
-            Output of the last layer, after the output dropout; the input of the head.
-        state (`RecurrentState`, *optional*, returned when `use_cache=True`):
-            Hidden and cell state of every layer after the last real token of every row.
-        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
-            The embedded input, then the output of every layer before dropout, each
-            `(batch_size, sequence_length, size)`.
-        raw_last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`, *optional*, returned in training mode):
-            Output of the last layer before the output dropout; the input of the temporal activation penalty.
-        forget_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Syntactic distances in [0, 1]: one minus the mean of the master forget gate. 0 at padding.
-        input_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Mean of the master input gate, in [0, 1]. 0 at padding.
-    """  # noqa: E501
+        last_hidden_state: output of the last layer after the output dropout; the input of the head.
+        state (returned when `use_cache=True`): hidden and cell state of every layer after the last real token.
+        hidden_states (returned when `output_hidden_states=True`): the embedded input, then the output of every layer
+            before dropout.
+        raw_last_hidden_state (returned in training mode): output of the last layer before the output dropout.
+        forget_distances, input_distances (returned when `output_distances=True`): one minus the mean of the master
+            forget gate, the syntactic distance; and the mean of the master input gate. Both are `(num_hidden_layers,
+            batch_size, sequence_length)`, in [0, 1], and 0 at padding.
+    """
 
     last_hidden_state: torch.FloatTensor | None = None
     state: RecurrentState | None = None
@@ -241,18 +231,13 @@ class ONLSTMCausalLMOutput(ModelOutput):
     Output of `ONLSTMForCausalLM`.
 
     Args:
-        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
-            Mean cross-entropy in nats, in training mode plus both penalties.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; with a mixture of softmaxes, log probabilities.
+        loss: mean cross-entropy in nats, in training mode plus both penalties.
+        logits (returned unless `skip_logits=True`): `(batch_size, sequence_length, vocab_size)`, scores of the next
+            token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states, forget_distances, input_distances: see `ONLSTMModelOutput`.
-        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
-            The loss without the penalties.
-        activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Alpha times the mean square of the last layer's output after dropout (AR).
-        temporal_activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Beta times the mean squared change of the last layer's output between steps (TAR).
-    """  # noqa: E501
+        cross_entropy: the loss without the penalties.
+        activation_penalty, temporal_activation_penalty (returned in training mode): AR and TAR, times their weights.
+    """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -266,10 +251,9 @@ class ONLSTMCausalLMOutput(ModelOutput):
 
 
 class ONLSTMPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all ON-LSTM models."""
+    """Base class of all ON-LSTM models."""
 
     config: ONLSTMConfig
-    config_class = ONLSTMConfig
     _no_split_modules = ["ONLSTMLayer"]
 
 
@@ -312,29 +296,25 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
-                does not change the state.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding on either side, which keeps the state.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`; word dropout is not applied.
             state: the state before the first token; zeros by default.
-            use_cache: whether to return the state; `config.use_cache` by default.
-            output_hidden_states: whether to return the output of every layer.
+            use_cache, output_hidden_states: whether to return the state, and the output of every layer.
             output_distances: whether to return the syntactic distances of every layer.
             num_layers: run only that many layers, lowest first; the others keep their state.
             kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple without `None`s.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
-        refuse_unknown(self, kwargs)
-        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        check_inputs(self, input_ids, inputs_embeds, kwargs)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
 
         if inputs_embeds is None:
             inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
-        real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
+        real = real_tokens(attention_mask, inputs_embeds)
         mask = None if real is None else real.t()
         state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
@@ -374,7 +354,6 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
 class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, RecurrentGenerationMixin):
     """An ON-LSTM language model, which also induces constituency trees."""
 
-    auto_class_name = "AutoModelForCausalLM"
     model_class: type[ONLSTMModel] = ONLSTMModel  # models with another cell override it
 
     def __init__(self, config: ONLSTMConfig):
@@ -391,24 +370,15 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         state: RecurrentState | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
         **kwargs,
     ) -> ONLSTMCausalLMOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `ONLSTMModel`.
-            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
-            kwargs: further arguments of `ONLSTMModel`, and `return_dict`: whether to return an `ONLSTMCausalLMOutput`
-                (default) or a tuple without `None`s.
-        """
+        """Takes the arguments of `LanguageModelHead`, and those of `ONLSTMModel`."""
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
-        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
         hidden_states = outputs.last_hidden_state
         logits, targets, cross_entropy, num_items = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
@@ -416,11 +386,9 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
-            dropped, raw, mask = (
-                kept_positions(tensor, logits_to_keep)
-                for tensor in (hidden_states, outputs.raw_last_hidden_state, attention_mask)
-            )
-            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items, self.config)
+            tensors = hidden_states, outputs.raw_last_hidden_state, attention_mask
+            kept = (kept_positions(tensor, logits_to_keep) for tensor in tensors)
+            penalties = activation_penalties(*kept, targets, is_stream, num_items, self.config)
             loss = loss + penalties[0] + penalties[1]
         return ONLSTMCausalLMOutput(
             loss=loss,
@@ -441,25 +409,17 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         state: RecurrentState | None = None,
         layer: int | None | Sequence[int | None] = None,
     ) -> tuple[torch.Tensor, RecurrentState]:
-        """Returns the forget distances of one layer or several, from which `parse` builds trees.
+        """Returns the forget distances of layers, from which `parse` builds trees, and the new state.
+
+        Layers above the highest requested one do not run and keep their state.
 
         Args:
-            input_ids: `(batch_size, sequence_length)`.
-            attention_mask: the same shape, 0 at padding.
-            state: the state before the first token.
-            layer: one layer, counted from 0, or a sequence of layers; `None` is `config.parse_layer`.
-
-        Returns:
-            The distances, `(batch_size, sequence_length)` for one layer, `(layers, batch_size, sequence_length)` for
-            several; and the new state. Layers above the highest requested one do not run and keep their state.
+            input_ids, attention_mask, state: see `ONLSTMModel`.
+            layer: one layer, counted from 0, for distances `(batch_size, sequence_length)`, or a sequence of layers,
+                for `(layers, batch_size, sequence_length)`; `None` is `config.parse_layer`.
         """
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
-        for one in layers:
-            if isinstance(one, bool | float) or one not in range(self.config.num_hidden_layers):
-                raise ValueError(
-                    f"layer {one!r} does not exist: this model's layers are 0 to {self.config.num_hidden_layers - 1}"
-                )
         options = {"use_cache": True, "output_distances": True, "num_layers": max(layers) + 1, "return_dict": True}
         outputs = self.model(input_ids, attention_mask=attention_mask, state=state, **options)
         return outputs.forget_distances[layers[0] if is_one else layers], outputs.state
@@ -473,18 +433,11 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
 class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads both sequences of a pair, and a classifier that compares their last outputs."""
 
-    auto_class_name = "AutoModelForSequenceClassification"
-
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.model = ONLSTMModel(config)
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
-
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """Returns the outputs `[N, H]` at the last real token of each sequence `[N, T]`."""
-        outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
-        return outputs.last_hidden_state[:, -1]
 
     @can_return_tuple
     def forward(
@@ -496,25 +449,18 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-        """
+        """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        left, right = encode_by_length(self.model, *both).unflatten(0, (2, -1))
+        logits = self.classifier(left, right)
+        loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 # Below the classifier of pairs, as the code of a checkpoint names the last class of each Auto class.
 class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads one sequence, and a linear map that classifies the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
@@ -534,15 +480,9 @@ class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel)
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         """Takes the arguments of `SequenceClassifier`."""
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
+        kwargs |= {"use_cache": False, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
+        logits = self.score(outputs.last_hidden_state[:, -1])  # padding repeats the output of the last real token
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
-
-
-# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["ONLSTMForCausalLM"] = "ONLSTMForCausalLM"

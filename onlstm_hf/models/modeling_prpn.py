@@ -6,8 +6,8 @@ then one memory per step. Step `t` sees the window `[:, t : t + S]`.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -15,11 +15,11 @@ from torch import distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
-from .heads import LanguageModelHead, SequenceClassifier, class_loss, last_real_outputs, refuse_pair
+from .dropout import bind_projection
+from .heads import LanguageModelHead, SequenceClassifier, check_single_sequences, class_loss
 from .state import (
     LOOPS,
     Linear,
@@ -33,8 +33,6 @@ from .state import (
     kept_entries,
     loop,
     real_tokens,
-    refuse_unknown,
-    state_dtype,
 )
 
 try:  # the installed package's `parse` has more options, and pictures
@@ -57,20 +55,16 @@ STEPS_PER_BLOCK = 64
 
 
 def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resolution: float, hard: bool) -> torch.Tensor:
-    """Returns the gates of the last `S` memories (the paper's section "Modeling Syntactic Structure").
+    """Returns the gates `[B, T, S]` of the last `S` memories (the paper's section "Modeling Syntactic Structure").
 
     A memory closes when a word after it has a larger distance than this word: `alpha_j` compares the distances of this
     word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
 
     Args:
         distances: `[B, T]`, of each word (or expected for the next word).
-        past_distances: `[B, T, S]`, of the words after each memory, newest first: entry `s` is that of the word after
-            memory `s`; infinite for memories before the start of the text.
+        past_distances: `[B, T, S]`, of the word after each memory, newest first; infinite before the text.
         resolution: `alpha` falls from 1 to 0 as the distance of word `j` exceeds this word's by up to this amount.
         hard: whether it falls linearly instead of as a sigmoid.
-
-    Returns:
-        `[B, T, S]`, newest memory first.
     """
     difference = (distances.unsqueeze(-1) - past_distances) / resolution
     alpha = F.hardtanh(difference * 2 + 1) / 2 + 0.5 if hard else (difference * 10 + 5).sigmoid()
@@ -78,14 +72,8 @@ def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resoluti
 
 
 def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-    """Structured attention: a softmax over the slots whose terms are weighted by the gates.
-
-    Args:
-        scores: `[..., S]`, key times memory.
-        gates: `[..., S]`, in [0, 1], how far each slot is open.
-    """
-    # Unlike in an ordinary softmax, subtracting the largest score does not cancel: the epsilon matters when the gates
-    # are nearly closed, and the gradient then also flows through the largest score.
+    """Structured attention: a softmax of scores `[..., S]` whose terms are weighted by the gates `[..., S]`."""
+    # Subtracting the largest score does not cancel: the epsilon matters when the gates are nearly closed.
     gated = (scores - scores.amax(dim=-1, keepdim=True)).exp() * gates
     return gated / (gated.sum(dim=-1, keepdim=True) + ATTENTION_EPSILON)
 
@@ -93,15 +81,12 @@ def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
 def attend_to_windows(
     keys: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Computes the attention of every step to its window, when the keys of all steps are known.
+    """Returns the summary `[B, T, H]` and the attention `[B, T, S]` of every step to its window, given all keys.
 
     Args:
         keys: `[B, T, H]`.
-        tape: `[B, S + T, H]`, or `[B, S + T - 1, H]` without the last memory, which no step reads.
+        tape: `[B, S + T, H]`; no step reads the last memory.
         gates: `[B, T, S]`, oldest memory first.
-
-    Returns:
-        The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
     """
     num_slots, length = gates.shape[-1], keys.shape[1]
     if isinstance(length, int) and length > STEPS_PER_BLOCK:  # not for a symbolic length in compiled code
@@ -140,34 +125,22 @@ class PRPNState(ModelState):
 
 
 @dataclass
-class ParsingState(ModelState):
-    """State of the parsing network alone: the `lookback` of a `PRPNState`."""
-
-    lookback: torch.Tensor
-
-
-@dataclass
 class PRPNModelOutput(ModelOutput):
     r"""
-    Output of `PRPNModel`.
+    Output of `PRPNModel`. Sequences are `(batch_size, sequence_length, size)`.
 
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, embedding_size)`):
-            Output of the predict network, after the output dropout; the input of the head.
-        state (`PRPNState`, *optional*, returned when `use_cache=True`):
-            State after the last real token of every row.
-        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
-            The embedded input, then the output of every layer of the reading network, each
-            `(batch_size, sequence_length, size)`.
-        attentions (`tuple(torch.FloatTensor)`, *optional*, returned when `output_attentions=True`):
-            Attention to the memories, by every layer of the reading network, then by the predict network (if they have
-            attention), each `(batch_size, sequence_length, num_slots)`, newest memory first. 0 at padding.
-        distances (`torch.FloatTensor` of shape `(batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Syntactic distances in [0, 1]. 0 at padding.
-        memory_gates (`torch.FloatTensor` of shape `(2, batch_size, sequence_length, num_slots)`, *optional*, returned when `output_distances=True`):
-            How far each memory is open to the reading network and to the predict network, newest first, in [0, 1].
-            0 at padding.
-    """  # noqa: E501
+        last_hidden_state: output of the predict network after the output dropout; the input of the head.
+        state (returned when `use_cache=True`): state after the last real token of every row.
+        hidden_states (returned when `output_hidden_states=True`): the embedded input, then the output of every layer
+            of the reading network.
+        attentions (returned when `output_attentions=True`): attention to the memories, by every layer of the reading
+            network, then by the predict network (if they have attention), each `(batch_size, sequence_length,
+            num_slots)`, newest memory first. 0 at padding.
+        distances, memory_gates (returned when `output_distances=True`): syntactic distances, `(batch_size,
+            sequence_length)`; and how far each memory is open to the reading and to the predict network, `(2,
+            batch_size, sequence_length, num_slots)`, newest first. Both are in [0, 1], and 0 at padding.
+    """
 
     last_hidden_state: torch.FloatTensor | None = None
     state: PRPNState | None = None
@@ -183,12 +156,11 @@ class PRPNCausalLMOutput(ModelOutput):
     Output of `PRPNForCausalLM`.
 
     Args:
-        loss, cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned when labels are given):
-            Mean cross-entropy in nats.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; with a mixture of softmaxes, log probabilities.
+        loss, cross_entropy: mean cross-entropy in nats.
+        logits (returned unless `skip_logits=True`): `(batch_size, sequence_length, vocab_size)`, scores of the next
+            token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
-    """  # noqa: E501
+    """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -211,12 +183,11 @@ class ElementDropout(nn.Module):
         self.probability = probability
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Drops elements of `inputs`, of any shape."""
         mask = self.mask(inputs.shape, inputs.device)
         return inputs if mask is None else inputs * mask.to(inputs.dtype)
 
     def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
-        """Returns factors for a tensor of that shape, or `None` if nothing is dropped."""
+        """Returns factors for a tensor of a shape, or `None` if nothing is dropped."""
         if not self.training or self.probability == 0:
             return None
         return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
@@ -310,32 +281,25 @@ class Padding:
     def __init__(self, mask: torch.Tensor | None):
         self.mask = self.given_mask = mask
         if mask is not None:
-            num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
-            self.newest = (num_real - 1).clamp(min=0)
-            self.lengths = num_real[:, -1]
-            # Counting gives the target of each entry. Not every exporter supports stable sorting.
-            targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
-            places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-            self.order = torch.zeros_like(targets).scatter(1, targets, places)
+            places = torch.arange(mask.shape[1], device=mask.device)
+            self.order = torch.where(mask, places, places + mask.shape[1]).argsort(dim=1)
             self.mask = mask.gather(1, self.order)
+            num_real = mask.cumsum(dim=1)
+            self.newest, self.lengths = (num_real - 1).clamp(min=0), num_real[:, -1]
 
     def to_end(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns `[B, T, ...]` with the padding at the end."""
         return tensor if self.mask is None else _gather(tensor, self.order)
 
     def restore(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns `[B, T, ...]` with every token's entry at its original position.
-
-        Padding repeats the entry of the last real token before it, so the last position has the row's last entry.
-        """
+        """Returns `[B, T, ...]` in the original order; padding repeats the entry of the last real token before it."""
         return tensor if self.mask is None else _gather(tensor, self.newest)
 
     def restore_zeroed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Does the same, with 0 at padding."""
+        """Returns `[B, T, ...]` in the original order, with 0 at padding."""
         if self.mask is None:
             return tensor
-        mask = self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
-        return self.restore(tensor) * mask
+        return self.restore(tensor) * self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
 
     def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
         """Returns the last `size` real entries of each row of a tape `[B, size + T, ...]` with padding at the end."""
@@ -350,15 +314,6 @@ def _gather(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 
 # The three networks
-
-
-def bind_projection(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Returns the function that applies a projection at every step; a plain one in the precision of the states."""
-    dtype = state_dtype(inputs)
-    if not is_plain(projection):
-        return lambda hidden: projection(hidden.to(inputs.dtype)).to(dtype)
-    weight, bias = projection.weight.to(dtype), projection.bias.to(dtype)
-    return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
 
 
 class PreciseConv1d(nn.Conv1d):
@@ -404,8 +359,7 @@ class ReadingLayerOutput(NamedTuple):
     """Output of one layer of the reading network.
 
     Attributes:
-        hidden_tape: `[B, S + T, H]`, the given hidden states and those of every step, oldest first.
-        cell_tape: the same for the cell states.
+        hidden_tape, cell_tape: `[B, S + T, H]`, the given states and those of every step, oldest first.
         attentions: `[B, T, S]`, attention of each step to the memories of its window, without gradient.
     """
 
@@ -430,12 +384,10 @@ class ReadingLayer(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.num_slots, self.size = config.num_slots, size
-        self.has_attention = config.reading_attention
         self.input_dropout = ElementDropout(input_dropout)
         self.key_dropout = ElementDropout(config.input_dropout)
         self.recurrent_dropout = ElementDropout(config.recurrent_dropout)
-        if self.has_attention:
-            self.key_projection = Linear(input_size + size, size)
+        self.key_projection = Linear(input_size + size, size) if config.reading_attention else None
         self.input_projection = Linear(input_size, 4 * size)
         self.input_norm = DeviationNorm(4 * size)
         self.recurrent_projection = Linear(size, 4 * size)
@@ -455,19 +407,16 @@ class ReadingLayer(nn.Module):
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
         (batch_size, length, _), size, dtype = inputs.shape, self.size, input_gates.dtype
         summary_keep = self.recurrent_dropout.mask((size,), inputs.device)
-        newest_keep = key_keep = None
-        if self.has_attention:
-            newest_keep, key_keep = (
-                self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)
-            )
-            key_inputs = self.key_dropout(inputs)
-        else:
+        projections = [self.recurrent_projection]
+        if self.key_projection is None:
             # Without attention every step reads only the newest memory, whatever its key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
-            key_inputs = inputs[..., :0]
+            key_inputs, masks = inputs[..., :0], [None, None, summary_keep]
+        else:
+            key_masks = [self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)]
+            key_inputs, masks = self.key_dropout(inputs), [*key_masks, summary_keep]
+            projections.append(self.key_projection)
         tensors = (tensor.to(dtype) for tensor in (gates, hidden_memories, cell_memories))
-        masks = newest_keep, key_keep, summary_keep
-        projections = [self.recurrent_projection, *([self.key_projection] if self.has_attention else [])]
         is_plain_layer = is_plain(*projections) and has_no_hooks(self.recurrent_norm, self.cell_norm)
         arguments, path = (input_gates, key_inputs, *tensors, *masks), None
         if fast is not None and is_plain_layer and self.implementation not in LOOPS:
@@ -483,9 +432,6 @@ class ReadingLayer(nn.Module):
             input_gates: `[B, 4 * H]`, the normalised map of the layer's input: input, forget, candidate, output gate.
             recurrent_gates: `[B, 4 * H]`, the projection of the memories' hidden states, weighted by attention.
             summary_cell: `[B, H]`, the memories' cell states, weighted by attention.
-
-        Returns:
-            The new hidden and cell state, `[B, H]` each.
         """
         gates = input_gates + self.recurrent_norm(recurrent_gates)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
@@ -505,18 +451,16 @@ class ReadingLayer(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Runs the recurrence step by step, differentiated by autograd; returns the fields of a `ReadingLayerOutput`.
 
-        The operations and their order are those of the authors. In float32 results are bitwise equal where matrix
-        products add up in the same order.
+        The operations and their order are those of the authors.
 
         Args:
-            input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
-            key_inputs: `[B, T, I]`, the layer's input, as input of the key projection.
+            input_gates, key_inputs: `[B, T, 4 * H]`, the normalised map of the layer's input; `[B, T, I]`, that input.
             gates, hidden_memories, cell_memories: see `forward`.
             newest_keep, key_keep: `[B, T, H]`, dropout masks of the key projection's hidden state, and of the key.
             summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
         """
         recurrent_gates = bind_projection(self.recurrent_projection, key_inputs)
-        key_map = bind_projection(self.key_projection, key_inputs) if self.has_attention else None
+        key_map = None if self.key_projection is None else bind_projection(self.key_projection, key_inputs)
 
         def step(windows, entries):
             (hidden_window, cell_window), (input_gates, key_inputs, gates, newest_keep, key_keep) = windows, entries
@@ -542,7 +486,7 @@ class ReadingLayer(nn.Module):
             return windows, (hidden, cell, attention)
 
         windows = hidden_memories.flip(1), cell_memories.flip(1)
-        sequences = input_gates, key_inputs if self.has_attention else None, gates.flip(-1), newest_keep, key_keep
+        sequences = input_gates, key_inputs if key_map else None, gates.flip(-1), newest_keep, key_keep
         time_first = tuple(None if entries is None else entries.transpose(0, 1) for entries in sequences)
         _, outputs = LOOPS.get(self.implementation, loop)(step, windows, time_first)
         hiddens, cells, attentions = (output.transpose(0, 1) for output in outputs)
@@ -553,11 +497,10 @@ class ReadingLayer(nn.Module):
         self, path: str, input_gates: torch.Tensor, key_inputs: torch.Tensor, *arguments: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Computes `run_loop` by a fast path, which reads all weights once."""
-        key_map = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
-        if self.has_attention:
-            key_map = self.key_projection.weight, self.key_projection.bias
-        modules = self.recurrent_projection, self.recurrent_norm, self.cell_norm
-        weights = *key_map, *(tensor for module in modules for tensor in (module.weight, module.bias))
+        zeros = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
+        modules = self.key_projection, self.recurrent_projection, self.recurrent_norm, self.cell_norm
+        pairs = [zeros if module is None else (module.weight, module.bias) for module in modules]
+        weights = [tensor for pair in pairs for tensor in pair]
         return fast.read_sequence(input_gates, key_inputs, weights, *arguments, path)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -587,11 +530,9 @@ class PredictNetwork(nn.Module):
     def __init__(self, config: PRPNConfig):
         super().__init__()
         size = config.hidden_size
-        self.has_attention = config.prediction_attention
         self.dropout = ElementDropout(config.input_dropout)
-        if self.has_attention:
-            self.key_projection = Linear(size, size)
-        features = 2 * size if self.has_attention else size
+        self.key_projection = Linear(size, size) if config.prediction_attention else None
+        features = 2 * size if config.prediction_attention else size
         self.residual_blocks = nn.ModuleList(
             ResidualBlock(features, config.input_dropout) for _ in range(config.num_residual_blocks)
         )
@@ -609,7 +550,7 @@ class PredictNetwork(nn.Module):
             mask: `[B, T]` booleans, `False` at padding, or `None`.
         """
         features, attention = hidden, None
-        if self.has_attention:
+        if self.key_projection is not None:
             keys = self.dropout(self.key_projection(self.dropout(hidden))).to(tape.dtype)
             summary, attention = attend_to_windows(keys, tape, gates)
             features = torch.cat([hidden, summary.to(hidden.dtype)], dim=-1)
@@ -625,25 +566,20 @@ class PredictNetwork(nn.Module):
 
 
 class PRPNPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all PRPN models."""
+    """Base class of all PRPN models."""
 
     config: PRPNConfig
-    config_class = PRPNConfig
     _no_split_modules = ["ParsingNetwork", "ReadingLayer", "PredictNetwork"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, nn.Conv1d):
-            bound = (module.weight.shape[1] * module.weight.shape[2]) ** -0.5
-            init.uniform_(module.weight, -bound, bound)
-            init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, DeviationNorm | MaskedBatchNorm):
+        if isinstance(module, DeviationNorm | MaskedBatchNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
-            if isinstance(module, MaskedBatchNorm):
-                init.zeros_(module.running_mean)
-                init.ones_(module.running_var)
+        if isinstance(module, MaskedBatchNorm):
+            init.zeros_(module.running_mean)
+            init.ones_(module.running_var)
 
 
 class PRPNModel(PRPNPreTrainedModel):
@@ -688,22 +624,19 @@ class PRPNModel(PRPNPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
-                does not change the state or count in batch normalisation.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding on either side, which does not change the
+                state or count in batch normalisation.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`.
             state: the state before the first token; the initial state by default.
-            use_cache: whether to return the state; `config.use_cache` by default.
-            output_hidden_states: whether to return the output of every layer.
-            output_attentions: whether to return the attentions of the reading and the predict network.
+            use_cache, output_hidden_states, output_attentions: whether to return the state, the output of every layer,
+                and the attentions of the reading and the predict network.
             output_distances: whether to return the syntactic distances and the gates.
             kwargs: `return_dict`, whether to return a `PRPNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
-        refuse_unknown(self, kwargs)
-        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        check_inputs(self, input_ids, inputs_embeds, kwargs)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -711,7 +644,7 @@ class PRPNModel(PRPNPreTrainedModel):
 
         embeddings = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch_size, length = embeddings.shape[:2]
-        padding = Padding(real_tokens(attention_mask, (batch_size, length), embeddings.device))
+        padding = Padding(real_tokens(attention_mask, embeddings))
         state = check_state(state, self.initial_state(batch_size), embeddings.device)
         # The networks read the returned tensors themselves, so that users can ask for their gradients.
         hidden_states = [embeddings]
@@ -726,9 +659,8 @@ class PRPNModel(PRPNPreTrainedModel):
                 hidden_states.append(padding.restore(hidden))
                 hidden = padding.to_end(hidden_states[-1])
                 tape = torch.cat([tape[:, : config.num_slots], hidden.to(tape.dtype)], dim=1)
-            if use_cache:
-                tapes = output.hidden_tape, output.cell_tape
-                memories.append(tuple(padding.last(tape, config.num_slots) for tape in tapes))
+            tapes = output.hidden_tape, output.cell_tape
+            memories.append(tuple(padding.last(one, config.num_slots) for one in tapes))
             if config.reading_attention:
                 attentions.append(output.attentions)
         outputs, attention = self.predict_network(hidden, tape, prediction_gates, padding.mask)
@@ -736,28 +668,25 @@ class PRPNModel(PRPNPreTrainedModel):
             attentions.append(attention)
         last_hidden_state = self.output_dropout(outputs.to(embeddings.dtype))
 
-        new_state = None
-        if use_cache:
-            lookback = torch.cat([state.lookback.to(embeddings.dtype), embeddings], dim=1)
-            new_state = PRPNState(
-                lookback=padding.last(lookback, state.lookback.shape[1]),
-                distances=padding.last(distance_tape, config.num_slots),
-                memories=tuple(memories),
-            )
-        distances = gates = None
+        lookback = torch.cat([state.lookback.to(embeddings.dtype), embeddings], dim=1)
+        new_state = PRPNState(
+            lookback=padding.last(lookback, state.lookback.shape[1]),
+            distances=padding.last(distance_tape, config.num_slots),
+            memories=tuple(memories),
+        )
+        distances = None
         if output_distances:
             distances = padding.restore_zeroed(distance_tape[:, -length:])
-            both_gates = reading_gates, prediction_gates
-            gates = torch.stack([padding.restore_zeroed(gates).flip(-1) for gates in both_gates])
+            gates = [padding.restore_zeroed(gates).flip(-1) for gates in (reading_gates, prediction_gates)]
         if output_attentions:
             attentions = tuple(padding.restore_zeroed(attention).flip(-1) for attention in attentions)
         return PRPNModelOutput(
             last_hidden_state=padding.restore(last_hidden_state),
-            state=new_state,
+            state=new_state if use_cache else None,
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=attentions if output_attentions else None,
             distances=distances,
-            memory_gates=gates,
+            memory_gates=torch.stack(gates) if output_distances else None,
         )
 
     def find_structure(
@@ -765,9 +694,8 @@ class PRPNModel(PRPNPreTrainedModel):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Runs the parsing network on `embeddings` `[B, T, E]` and computes the gates of the other two networks.
 
-        Returns:
-            The syntactic distances of the state, then of the words, `[B, S + T]`; and the memory gates of the reading
-            network and of the predict network, `[B, T, S]` each, oldest first.
+        Returns the distances of the state, then of the words, `[B, S + T]`; and the gates of the memories, oldest
+        first, for the reading network and for the predict network, `[B, T, S]` each.
         """
         config = self.config
         if self.parsing_network is None:
@@ -791,8 +719,6 @@ class PRPNModel(PRPNPreTrainedModel):
 class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, RecurrentGenerationMixin):
     """A PRPN language model, which also induces constituency trees."""
 
-    auto_class_name = "AutoModelForCausalLM"
-
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
         self.model = PRPNModel(config)
@@ -807,24 +733,15 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         state: PRPNState | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
         **kwargs,
     ) -> PRPNCausalLMOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `PRPNModel`.
-            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
-            kwargs: further arguments of `PRPNModel`, and `return_dict`: whether to return a `PRPNCausalLMOutput`
-                (default) or a tuple without `None`s.
-        """
+        """Takes the arguments of `LanguageModelHead`, and those of `PRPNModel`."""
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
-        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
         hidden_states = outputs.last_hidden_state
         logits, _, cross_entropy, _ = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
@@ -862,27 +779,27 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         self,
         input_ids: torch.LongTensor,
         attention_mask: torch.Tensor | None = None,
-        state: PRPNState | ParsingState | None = None,
+        state: PRPNState | None = None,
         layer: int | None = None,
-    ) -> tuple[torch.Tensor, ParsingState]:
+    ) -> tuple[torch.Tensor, PRPNState]:
         """Returns the distances from which `parse` builds trees, `[B, T]`, 0 at padding, and the new state.
 
-        Runs the parsing network alone. Raises a `ValueError` if there is none, or if a `layer` is given.
+        Runs only the parsing network; the state of the other networks stays. Raises a `ValueError` if there is no
+        parsing network, or if a `layer` is given.
         """
         model = self.model
         if model.parsing_network is None:
             raise ValueError("this PRPN induces no trees: it has no parsing network (parsing_network=False)")
         if layer is not None:
             raise ValueError(f"layer {layer} has no distances of its own: a PRPN has one parsing network")
-        check_inputs(model.embeddings, input_ids, None)
+        check_inputs(model, input_ids)
         embeddings = model.embeddings(input_ids)
-        padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
-        initial = ParsingState(model.initial_state(len(input_ids)).lookback)
-        state = check_state(None if state is None else ParsingState(state.lookback), initial, embeddings.device)
+        padding = Padding(real_tokens(attention_mask, embeddings))
+        state = check_state(state, model.initial_state(len(input_ids)), embeddings.device)
         embeddings, lookback = padding.to_end(embeddings), state.lookback.to(embeddings.dtype)
         distances, _ = model.parsing_network(embeddings, lookback, padding.mask)
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
-        return padding.restore_zeroed(distances), ParsingState(lookback)
+        return padding.restore_zeroed(distances), replace(state, lookback=lookback)
 
     @staticmethod
     def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:
@@ -892,8 +809,6 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
 
 class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
     """A PRPN that reads one sequence, and a linear map that classifies the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
@@ -913,17 +828,11 @@ class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         """Takes the arguments of `SequenceClassifier`."""
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
+        kwargs |= {"use_cache": False, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
+        logits = self.score(outputs.last_hidden_state[:, -1])  # padding repeats the output of the last real token
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-
-# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["PRPNForCausalLM"] = "PRPNForCausalLM"

@@ -4,7 +4,6 @@ They are the baselines of the ON-LSTM, from which only the cell differs. `"auto"
 a GPU, oneDNN for the LSTM on a CPU).
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +12,6 @@ import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_rnn import RNNConfig
@@ -23,11 +21,10 @@ from .heads import (
     PairClassifier,
     SequenceClassifier,
     SequencePairClassifier,
+    check_single_sequences,
     class_loss,
     encode_by_length,
     kept_positions,
-    last_real_outputs,
-    refuse_pair,
     stacked_sides,
 )
 from .state import (
@@ -40,7 +37,6 @@ from .state import (
     is_plain,
     loop,
     real_tokens,
-    refuse_unknown,
     state_dtype,
 )
 
@@ -121,14 +117,8 @@ class RNNLayer(nn.Module):
         *state, mask = arguments
         if self.implementation == "auto" and is_plain(self.input_projection, self.recurrent_projection):
             return self.run_kernel(inputs, state, mask)
-        return self.run_loop(inputs, state, mask, LOOPS.get(self.implementation, loop))
-
-    def run_loop(
-        self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None, loop: Callable
-    ) -> RNNLayerOutput:
-        """Runs the recurrence step by step, differentiated by autograd."""
         cell_step, _, _ = CELLS[self.cell_type]
-        dtype = state_dtype(inputs)
+        dtype, run = state_dtype(inputs), LOOPS.get(self.implementation, loop)
         recurrent = bind_projection(self.recurrent_projection, inputs, self.weight_dropout, self.training)
 
         def step(state, entries):
@@ -140,7 +130,7 @@ class RNNLayer(nn.Module):
             return new_state, (new_state[0],)
 
         input_gates = self.input_projection(inputs).to(dtype)
-        state, (outputs,) = loop(step, tuple(tensor.to(dtype) for tensor in state), (input_gates, mask))
+        state, (outputs,) = run(step, tuple(tensor.to(dtype) for tensor in state), (input_gates, mask))
         outputs = outputs.to(inputs.dtype)
         return RNNLayerOutput(outputs, (outputs[-1], *state[1:]))
 
@@ -194,9 +184,6 @@ class RNNLayer(nn.Module):
         dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
         zeros = torch.zeros(batch_size, self.size, dtype=dtype)
         return (zeros, zeros.clone()) if self.cell_type == "lstm" else (zeros,)
-
-    def extra_repr(self) -> str:
-        return f"{self.cell_type}, weight_dropout={self.weight_dropout}"
 
 
 def in_one_buffer(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -252,10 +239,9 @@ class RNNCausalLMOutput(ModelOutput):
 
 
 class RNNPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all recurrent baselines."""
+    """Base class of all recurrent baselines."""
 
     config: RNNConfig
-    config_class = RNNConfig
     _no_split_modules = ["RNNLayer"]
 
 
@@ -305,27 +291,23 @@ class RNNModel(RNNPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
-                does not change the state.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding on either side, which keeps the state.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`; word dropout is not applied.
             state: the state before the first token; zeros by default.
-            use_cache: whether to return the state; `config.use_cache` by default.
-            output_hidden_states: whether to return the output of every layer.
+            use_cache, output_hidden_states: whether to return the state, and the output of every layer.
             kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            ValueError: if the inputs are invalid or do not fit together, or an argument is unknown.
         """
-        refuse_unknown(self, kwargs)
-        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        check_inputs(self, input_ids, inputs_embeds, kwargs)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
 
         if inputs_embeds is None:
             inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
-        real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
+        real = real_tokens(attention_mask, inputs_embeds)
         mask = None if real is None else real.t()
         state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
@@ -352,8 +334,6 @@ class RNNModel(RNNPreTrainedModel):
 class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationMixin):
     """A recurrent language model. It induces no trees: `parse` raises an error."""
 
-    auto_class_name = "AutoModelForCausalLM"
-
     def __init__(self, config: RNNConfig):
         super().__init__(config)
         self.model = RNNModel(config)
@@ -368,24 +348,15 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         state: RecurrentState | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
         **kwargs,
     ) -> RNNCausalLMOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `RNNModel`.
-            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
-            kwargs: further arguments of `RNNModel`, and `return_dict`: whether to return an `RNNCausalLMOutput`
-                (default) or a tuple without `None`s.
-        """
+        """Takes the arguments of `LanguageModelHead`, and those of `RNNModel`."""
         # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
-        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state, return_dict=True, **kwargs)
         hidden_states = outputs.last_hidden_state
         logits, targets, cross_entropy, num_items = self.predict(
             hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
@@ -393,11 +364,9 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
-            dropped, raw, mask = (
-                kept_positions(tensor, logits_to_keep)
-                for tensor in (hidden_states, outputs.raw_last_hidden_state, attention_mask)
-            )
-            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items, self.config)
+            tensors = hidden_states, outputs.raw_last_hidden_state, attention_mask
+            kept = (kept_positions(tensor, logits_to_keep) for tensor in tensors)
+            penalties = activation_penalties(*kept, targets, is_stream, num_items, self.config)
             loss = loss + penalties[0] + penalties[1]
         return RNNCausalLMOutput(
             loss=loss,
@@ -422,18 +391,11 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
 class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedModel):
     """A recurrent network that reads both sequences of a pair, and a classifier of their last outputs."""
 
-    auto_class_name = "AutoModelForSequenceClassification"
-
     def __init__(self, config: RNNConfig):
         super().__init__(config)
         self.model = RNNModel(config)
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
-
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """Returns the outputs `[N, H]` at the last real token of each sequence `[N, T]`."""
-        outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
-        return outputs.last_hidden_state[:, -1]
 
     @can_return_tuple
     def forward(
@@ -445,25 +407,18 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-        """
+        """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        left, right = encode_by_length(self.model, *both).unflatten(0, (2, -1))
+        logits = self.classifier(left, right)
+        loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 # Below the classifier of pairs, as the code of a checkpoint names the last class of each Auto class.
 class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
     """A recurrent network that reads one sequence, and a linear classifier of the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: RNNConfig):
         super().__init__(config)
@@ -483,15 +438,9 @@ class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         """Takes the arguments of `SequenceClassifier`."""
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        check_single_sequences(self, input_ids, attention_mask, input_ids_pair, token_type_ids)
+        kwargs |= {"use_cache": False, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **kwargs)
+        logits = self.score(outputs.last_hidden_state[:, -1])  # padding repeats the output of the last real token
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
-
-
-# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["RNNForCausalLM"] = "RNNForCausalLM"

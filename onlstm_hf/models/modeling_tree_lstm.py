@@ -41,10 +41,10 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
     Raises:
         ValueError: if the brackets of a row make no binary tree.
     """
-    # Nodes are numbered by where they end. Each has its height, its receiving level, and its token or its two parts.
+    # Nodes are numbered by where they end. The content of a word is its token twice, else the numbers of both parts.
     heights: list[int] = []
     receivers: list[int] = []
-    contents: list = []
+    contents: list[tuple[int, int]] = []
     roots: list[int] = []
     for number, row in enumerate(rows):
         stack: list[int | None] = []  # node numbers, and `None` for each open bracket
@@ -52,12 +52,12 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
             if token == open_bracket_id:
                 stack.append(None)
                 continue
-            height, content = 0, token
+            height, content = 0, (token, token)
             if token == close_bracket_id:
                 if len(stack) < 3 or [node is None for node in stack[-3:]] != [True, False, False]:
                     raise ValueError(f"sequence {number} is no binary tree: a bracket must close exactly two parts")
-                _, left, right = stack[-3:]
-                height, content = max(heights[left], heights[right]) + 1, (left, right)
+                content = left, right = stack[-2:]
+                height = max(heights[left], heights[right]) + 1
                 receivers[left] = receivers[right] = height
                 del stack[-3:]
             stack.append(len(heights))
@@ -68,34 +68,24 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
             raise ValueError(f"sequence {number} is no binary tree: one pair of brackets must enclose all of it")
         roots.append(stack[0])
 
-    end = max(heights) + 1
-    for root in roots:
-        receivers[root] = end
-    levels: list[list[int]] = [[] for _ in range(end)]
-    for node in sorted(range(len(heights)), key=receivers.__getitem__):
-        levels[heights[node]].append(node)
-    receivers_per_level = [[0] * (end + 1) for _ in levels]
-    num_received, places = [0] * (end + 1), [0] * len(heights)
-    for level, counts in zip(levels, receivers_per_level, strict=True):
-        for node in level:
-            receiver = receivers[node]
-            places[node] = num_received[receiver]
-            num_received[receiver] += 1
-            counts[receiver] += 1
-    words, *constituents = [[contents[node] for node in level] for level in levels]
-    return TreeLevels(
-        torch.tensor(words),
-        receivers_per_level,
-        [torch.tensor([[places[left], places[right]] for left, right in level]) for level in constituents],
-        torch.tensor([places[root] for root in roots]),
-    )
+    num_levels = max(heights) + 1
+    height, receiver, content = torch.tensor(heights), torch.tensor(receivers), torch.tensor(contents)
+    receiver[roots] = num_levels
+    sender_and_receiver = height * (num_levels + 1) + receiver
+    counts = sender_and_receiver.bincount(minlength=num_levels * (num_levels + 1)).view(num_levels, -1)
+    levels = sender_and_receiver.argsort(stable=True).split(counts.sum(dim=1).tolist())
+    by_receiver = (receiver * num_levels + height).argsort(stable=True)
+    num_received = counts.sum(dim=0)
+    places = torch.empty_like(by_receiver)
+    places[by_receiver] = torch.arange(len(places)) - (num_received.cumsum(0) - num_received)[receiver[by_receiver]]
+    parts = [places[content[level]] for level in levels[1:]]
+    return TreeLevels(content[levels[0], 0], counts.tolist(), parts, places[roots])
 
 
 class TreeLSTMPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation of all Tree-LSTMs."""
+    """Base class of all Tree-LSTMs."""
 
     config: TreeLSTMConfig
-    config_class = TreeLSTMConfig
 
 
 class TreeLSTMModel(TreeLSTMPreTrainedModel):
@@ -120,29 +110,30 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
         Raises:
             ValueError: if the brackets of a sequence make no binary tree.
         """
-        check_inputs(self.embeddings, input_ids, None)
-        real = real_tokens(attention_mask, input_ids.shape, input_ids.device)
+        check_inputs(self, input_ids)
+        real = real_tokens(attention_mask, input_ids)
         mask = torch.ones_like(input_ids) if real is None else real
         rows = [list(compress(*row)) for row in zip(input_ids.tolist(), mask.tolist(), strict=True)]
         trees = read_brackets(rows, self.config.open_bracket_id, self.config.close_bracket_id)
         device = input_ids.device
 
-        # The state of a node is its hidden state, then its cell state.
-        words = F.dropout(self.embeddings(trees.words.to(device)), self.config.input_dropout, self.training)
-        input_gate, output_gate, candidate = self.word_projection(words).float().chunk(3, dim=-1)
-        cell = input_gate.sigmoid() * candidate.tanh()
-        states = torch.cat([output_gate.sigmoid() * cell.tanh(), cell], dim=-1)
+        states = self._read_words(trees.words.to(device))
         received: list[list[torch.Tensor]] = [[] for _ in range(len(trees.receivers_per_level) + 1)]
-
-        def pass_on(states: torch.Tensor, counts: list[int]) -> None:
+        for level, counts in enumerate(trees.receivers_per_level):
+            if level > 0:
+                # `embedding` looks up rows; the gradient of plain indexing is slower.
+                parts = F.embedding(trees.parts[level - 1].to(device), torch.cat(received[level]))
+                states = self._compose(parts)
             for receiver, part in zip(received, states.split(counts), strict=True):
                 receiver.append(part)
+        return F.embedding(trees.roots.to(device), torch.cat(received[-1]))[:, : self.config.hidden_size]
 
-        pass_on(states, trees.receivers_per_level[0])
-        for level, parts in enumerate(trees.parts, start=1):
-            states = self._compose(_collect(received[level], parts.to(device)))
-            pass_on(states, trees.receivers_per_level[level])
-        return _collect(received[-1], trees.roots.to(device))[:, : self.config.hidden_size]
+    def _read_words(self, words: torch.LongTensor) -> torch.Tensor:
+        """Returns the states `[W, 2 H]` of words: their hidden states, then their cell states."""
+        inputs = F.dropout(self.embeddings(words), self.config.input_dropout, self.training)
+        input_gate, output_gate, candidate = self.word_projection(inputs).float().chunk(3, dim=-1)
+        cell = input_gate.sigmoid() * candidate.tanh()
+        return torch.cat([output_gate.sigmoid() * cell.tanh(), cell], dim=-1)
 
     def _compose(self, parts: torch.Tensor) -> torch.Tensor:
         """Returns the states of constituents `[N, 2 H]` from the states of their two parts, `[N, 2, 2 H]`."""
@@ -153,15 +144,8 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
         return torch.cat([output_gate * cell.tanh(), cell], dim=-1)
 
 
-def _collect(received: list[torch.Tensor], places: torch.LongTensor) -> torch.Tensor:
-    """Returns the received states at the given indices. The gradient of plain indexing is slower."""
-    return F.embedding(places, torch.cat(received))
-
-
 class TreeLSTMForSequencePairClassification(SequencePairClassifier, TreeLSTMPreTrainedModel):
     """A Tree-LSTM that composes both sequences of a pair, and a classifier that compares the states of their roots."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
@@ -179,17 +163,12 @@ class TreeLSTMForSequencePairClassification(SequencePairClassifier, TreeLSTMPreT
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-        """
+        """Takes the arguments of `SequencePairClassifier`."""
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
         left, right = self.model(*both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        logits = self.classifier(left, right)
+        loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
@@ -197,7 +176,6 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
     """A Tree-LSTM that composes one sequence, and a linear map that classifies the state of its root."""
 
     auto_class_name = "AutoModelForSequenceClassification"
-    accepts_loss_kwargs = False
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
@@ -212,18 +190,7 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids: `(batch_size, sequence_length)`, words and brackets.
-            attention_mask: the same shape, 0 at padding on either side.
-            labels: see `SequenceClassifier` in `heads.py`.
-
-        Returns:
-            A `SequenceClassifierOutput`, or a tuple with `return_dict=False`.
-
-        Raises:
-            ValueError: if the brackets of a sequence make no binary tree.
-        """
+        """Takes the arguments of `TreeLSTMModel`, and `labels` as for `SequenceClassifier`."""
         logits = self.score(self.model(input_ids, attention_mask))
         loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)

@@ -1,11 +1,11 @@
 """Shared parts of all models: configuration, state, loop over time, generation."""
 
+import math
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from itertools import chain, repeat
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -48,9 +48,8 @@ class RecurrentConfig(PreTrainedConfig):
         ValueError: if a value is out of its range.
     """
 
-    # Fields whose ranges are checked; subclasses extend these tuples.
+    # Fields whose ranges are checked, as are all named `..._dropout`; subclasses extend these tuples.
     positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_softmaxes")
-    probabilities = ("latent_dropout",)
     not_negative = ("initializer_range",)
     # Layer, counted from 0, whose distances define the trees; `None` if there is no choice.
     parse_layer: ClassVar[int | None] = None
@@ -78,29 +77,27 @@ class RecurrentConfig(PreTrainedConfig):
         return self.embedding_size
 
     def __post_init__(self, **kwargs):
-        for name in self.positive_integers:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, not {value!r}")
-        for name in self.probabilities:
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {value!r}")
-        for name in self.not_negative:
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
-        for field in fields(self):
-            if field.type is bool and not isinstance(getattr(self, field.name), bool):
-                raise ValueError(f"{field.name} must be true or false, not {getattr(self, field.name)!r}")
-        fingerprint = self.tokenizer_fingerprint
-        if fingerprint is not None and not re.fullmatch(r"\d+:[0-9a-f]+", str(fingerprint)):
-            raise ValueError(f'tokenizer_fingerprint must be a number and a hash ("9:64d285"), not {fingerprint!r}')
-        if not isinstance(self.treebank_preprocessing, dict | None):
-            raise ValueError(f"treebank_preprocessing must be a mapping, not {self.treebank_preprocessing!r}")
+        number = (int, float)
+        numbers = [field.name for field in fields(self) if field.type is float]
+        probabilities = [name for name in numbers if name.endswith("_dropout")]
+        flags = [field.name for field in fields(self) if field.type is bool]
+        self.require(self.positive_integers, int, lambda value: value > 0, "a positive integer")
+        self.require(probabilities, number, lambda value: 0 <= value < 1, "a probability in [0, 1)")
+        self.require(self.not_negative, number, lambda value: 0 <= value < math.inf, "a number that is not negative")
+        self.require(flags, bool, lambda value: True, "true or false")
         # AutoModel chooses among the classes of one type by this field; it must not be None.
         self.architectures = self.architectures or []
         super().__post_init__(**kwargs)
+
+    def require(
+        self, names: Iterable[str], types: type | tuple[type, ...], is_valid: Callable[[Any], bool], expected: str
+    ) -> None:
+        """Raises a `ValueError` for a field of another type (`bool` is no `int` here), or with an invalid value."""
+        for name in names:
+            value = getattr(self, name)
+            is_type = isinstance(value, types) and (types is bool or not isinstance(value, bool))
+            if not (is_type and is_valid(value)):
+                raise ValueError(f"{name} must be {expected}, not {value!r}")
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
@@ -134,11 +131,11 @@ class ModelState:
         # For torch.compile, torch.export and FSDP. The module name distinguishes the copies in checkpoints.
         pytree.register_pytree_node(
             cls,
-            lambda state: ([getattr(state, field.name) for field in fields(state)], None),
+            lambda state: (list(vars(state).values()), None),
             lambda values, _: cls(*values),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
             flatten_with_keys_fn=lambda state: (
-                [(pytree.GetAttrKey(field.name), getattr(state, field.name)) for field in fields(state)],
+                [(pytree.GetAttrKey(name), value) for name, value in vars(state).items()],
                 None,
             ),
         )
@@ -158,7 +155,6 @@ class ModelState:
         return pytree.tree_map(function, self)
 
     def detach(self) -> "ModelState":
-        """Returns the state without its autograd graph."""
         return self.map(torch.Tensor.detach)
 
     def to(self, *args, **kwargs) -> "ModelState":
@@ -175,9 +171,7 @@ class ModelState:
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Selects rows in place, for beam search."""
-        selected = self.index_select(beam_idx)
-        for field in fields(self):
-            setattr(self, field.name, getattr(selected, field.name))
+        vars(self).update(vars(self.index_select(beam_idx)))
 
 
 @dataclass
@@ -195,12 +189,9 @@ class RecurrentState(ModelState):
 
 
 def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Calls `state, outputs = step(state, entries)` for each step of the sequences.
+    """Calls `state, outputs = step(state, entries)` for each step; returns the last state, and all outputs, stacked.
 
     `sequences` are `[T, ...]` each; one that is `None` (not the first) gives `None` to every step.
-
-    Returns:
-        The last state, and the outputs of all steps, stacked along a first dimension.
     """
     steps = [repeat(None) if entries is None else entries.unbind(0) for entries in sequences]
     outputs = []
@@ -212,8 +203,8 @@ def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...
 
 def scan(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
     """Computes `loop`; in compiled and exported graphs as one operator, if the package is installed."""
-    is_exported = scan_operator is not None and torch.compiler.is_compiling()
-    return (scan_operator if is_exported else loop)(step, state, sequences)
+    run = scan_operator if scan_operator is not None and torch.compiler.is_compiling() else loop
+    return run(step, state, sequences)
 
 
 # Implementations that run the equations as they are written.
@@ -226,7 +217,7 @@ def state_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def is_plain(*modules: nn.Module) -> bool:
-    """Returns whether each module is an `nn.Linear` with dense weights, parametrised or not, and without hooks."""
+    """Returns whether each module is an `nn.Linear` with dense weights, parametrised or not, without hooks."""
     return has_no_hooks(*modules) and all(
         type_before_parametrizations(one) in (nn.Linear, Linear) and owns_storage(one.weight) for one in modules
     )
@@ -258,9 +249,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     takes_pairs = False  # whether the model classifies pairs of sequences
     config: RecurrentConfig
     base_model_prefix = "model"
-    main_input_name = "input_ids"
     _input_embed_layer = "embeddings"
-    supports_gradient_checkpointing = False  # fast paths keep no graph over time anyway
     _is_stateful = True  # tells `generate` that the state cannot be rolled back
 
     def save_pretrained(self, save_directory: str | os.PathLike, *arguments, **options) -> None:
@@ -302,8 +291,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         elif module is self.get_output_embeddings():
             init.uniform_(module.weight, -bound, bound)
             init.zeros_(module.bias)
-        elif isinstance(module, nn.Linear):
-            bound = module.in_features**-0.5
+        elif isinstance(module, nn.Linear | nn.Conv1d):
+            bound = module.weight[0].numel() ** -0.5
             init.uniform_(module.weight, -bound, bound)
             if module.bias is not None:
                 init.uniform_(module.bias, -bound, bound)
@@ -312,11 +301,27 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 # Checks of inputs
 
 
-def check_inputs(embeddings: nn.Embedding, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> None:
-    """Raises a `ValueError` unless exactly one input is given, of the right shape, inside the vocabulary."""
+def check_inputs(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None = None,
+    further_arguments: dict | None = None,
+) -> None:
+    """Raises a `ValueError` unless exactly one input is given, of the right shape, inside the vocabulary.
+
+    Of further arguments only `None` and `output_attentions=False` are allowed, which tools pass to every model.
+    """
+    unknown = {name: value for name, value in (further_arguments or {}).items() if value is not None}
+    if unknown.get("output_attentions") is False:
+        del unknown["output_attentions"]
+    if unknown:
+        raise ValueError(
+            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has no position ids or key-value "
+            "cache; give earlier context as `state`"
+        )
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
-    vocab_size, size = embeddings.weight.shape
+    vocab_size, size = model.embeddings.weight.shape
     if input_ids is not None:
         if input_ids.dim() != 2:
             raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
@@ -341,24 +346,23 @@ def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
         )
 
 
-def real_tokens(
-    attention_mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device
-) -> torch.Tensor | None:
-    """Returns the mask as booleans `[B, T]`, `False` at padding; raises a `ValueError` if it is invalid."""
+def real_tokens(attention_mask: torch.Tensor | None, inputs: torch.Tensor) -> torch.Tensor | None:
+    """Returns the mask of inputs `[B, T, ...]` as booleans `[B, T]`, `False` at padding.
+
+    Raises:
+        ValueError: if the mask has another shape, or values other than 0 and 1.
+    """
     if attention_mask is None:
         return None
-    if tuple(attention_mask.shape) != tuple(shape):
-        raise ValueError(
-            f"attention_mask must have the shape of the input, {list(shape)}, not {list(attention_mask.shape)}"
-        )
-    if attention_mask.dtype == torch.bool:
-        return attention_mask.to(device)
+    given, expected = list(attention_mask.shape), list(inputs.shape[:2])
+    if given != expected:
+        raise ValueError(f"attention_mask must have the shape of the input, {expected}, not {given}")
     mask = attention_mask == 1
     if attention_mask.device.type == "cpu" and not torch.compiler.is_compiling():
         other = attention_mask[~mask & (attention_mask != 0)]
         if other.numel():
             raise ValueError(f"attention_mask must be 1 at real tokens and 0 at padding, not {other[0].item()}")
-    return mask.to(device)
+    return mask.to(inputs.device)
 
 
 def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
@@ -372,29 +376,13 @@ def check_state(state: ModelState | None, initial: ModelState, device: torch.dev
     return state.to(device)
 
 
-def refuse_unknown(model: nn.Module, arguments: dict) -> None:
-    """Raises a `ValueError` for unknown arguments of `forward`.
-
-    Allows `None`, and `output_attentions=False`, which tools pass to every model.
-    """
-    unknown = [name for name, value in arguments.items() if value is not None]
-    if arguments.get("output_attentions") is False:
-        unknown.remove("output_attentions")
-    if unknown:
-        raise ValueError(
-            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has no position ids or key-value "
-            "cache; give earlier context as `state`"
-        )
-
-
 # Generation
 
 
 class RecurrentGenerationMixin(GenerationMixin):
     """`generate` with the `state` as its cache.
 
-    The name must contain `GenerationMixin`: otherwise Transformers creates a new class for remote code, which cannot
-    be pickled or saved.
+    Transformers recognises the class of remote code by the `GenerationMixin` in its name.
     """
 
     @classmethod
@@ -407,21 +395,13 @@ class RecurrentGenerationMixin(GenerationMixin):
         kwargs.pop("tokenizer", None)  # that of `stop_strings`
         method = vars(self).get("prepare_inputs_for_generation")
         if getattr(method, "__self__", self) is not self:
-            # PEFT's learned prompts replace this method and call it. They know only attention caches and prepend the
-            # prompt in every call, so every call rereads the text.
+            # PEFT's learned prompts replace this method and prepend the prompt in every call, which rereads the text.
             kwargs |= {"state": None, "next_sequence_length": None}
         inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
         tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
         if inputs.get("attention_mask") is not None:
             inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]
         return inputs
-
-    def _maybe_initialize_input_ids_for_generation(self, inputs, bos_token_id, model_kwargs):
-        """Extends the base class: a prompt without tokens, too, becomes `bos_token_id`."""
-        if inputs is not None and inputs.shape[1] == 0 and not {"inputs_embeds", "state"} & model_kwargs.keys():
-            model_kwargs["attention_mask"] = torch.ones(len(inputs), 1, dtype=torch.long, device=inputs.device)
-            inputs = None
-        return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
         # Transformers 5.24 and later itself passes on only a `cache`.

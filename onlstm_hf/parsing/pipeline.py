@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from types import GeneratorType
 
 from torch.utils.data import Dataset
 from transformers import Pipeline
@@ -11,13 +10,8 @@ from transformers.utils.logging import get_logger
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.tokenizer_check import tokenizer_fingerprint
-from .mixin import parse_options, refuse_unknown_options
 
 logger = get_logger(__name__)
-
-CONSTITUENCY_PARSING = "constituency-parsing"
-# Options of `parse` that the pipeline sets.
-FIXED_OPTIONS = ("batch_size", "progress", "units")
 
 
 class ConstituencyParsingPipeline(Pipeline):
@@ -43,24 +37,19 @@ class ConstituencyParsingPipeline(Pipeline):
     `branching_bias`, `punctuation`, `max_length`, and options of some models, such as `hard`.
 
     Raises:
-        ValueError: if the model induces no trees or lacks an option, or the input is no text.
+        ValueError: if the model induces no trees, or the input is no text.
     """
 
     _load_tokenizer = True
 
     def __init__(self, model, *args, batch_size: int = 64, **kwargs):
         if not getattr(model, "induces_trees", False):
-            raise ValueError(
-                f'a model of type "{model.config.model_type}" induces no trees: the task {CONSTITUENCY_PARSING} needs '
-                'one with `parse`, such as "onlstm"'
-            )
+            raise ValueError(f'a model of type "{model.config.model_type}" induces no trees: choose one that does')
         super().__init__(model, *args, batch_size=batch_size, **kwargs)
 
     def __call__(self, inputs: str | Iterable[str], **options) -> dict | list[dict] | Iterator[dict]:
         """See the class. Options given here apply to this call."""
-        if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
-            raise ValueError(f"{CONSTITUENCY_PARSING} needs a sentence or several, not a {type(inputs).__name__}")
-        if not isinstance(inputs, str | Dataset | GeneratorType):
+        if isinstance(inputs, Iterable) and not isinstance(inputs, str | Mapping | Dataset):
             inputs = list(inputs) if isinstance(inputs, Sized) else (sentence for sentence in inputs)
         return super().__call__(inputs, **options) if inputs != [] else []
 
@@ -71,29 +60,14 @@ class ConstituencyParsingPipeline(Pipeline):
         self.tokenizer.save_pretrained(save_directory, **options)
 
     def _sanitize_parameters(self, split_sentences: bool | str = False, **options) -> tuple[dict, dict, dict]:
-        supported = [name for name in parse_options(type(self.model)) if name not in FIXED_OPTIONS]
-        refuse_unknown_options(self.model, options, ["split_sentences", *supported])
         return {"split_sentences": split_sentences}, options, {}
 
     def get_iterator(
-        self,
-        inputs: Iterable[str],
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: dict,
-        forward_params: dict,
-        postprocess_params: dict,
+        self, inputs, num_workers, batch_size, preprocess_params, forward_params, postprocess_params
     ) -> Iterator[dict]:
         """Yields the records, parsed batch by batch. `parse` pads, so no workers and no collation are needed."""
-        texts, num_read = iter(inputs), 0
+        texts = iter(inputs)
         while batch := [self.preprocess(text, **preprocess_params) for text in islice(texts, batch_size)]:
-            for number, text in enumerate(batch, start=num_read + 1):
-                if not text["is_split"] and text["num_sentences"] > 1:
-                    logger.warning(
-                        f"text {number} has {text['num_sentences']} sentences, but gets one tree: "
-                        "split_sentences=True parses each of them"
-                    )
-            num_read += len(batch)
             yield from map(self.postprocess, self.forward(batch, **forward_params))
 
     def run_single(self, inputs: str, preprocess_params: dict, forward_params: dict, postprocess_params: dict) -> dict:
@@ -102,11 +76,15 @@ class ConstituencyParsingPipeline(Pipeline):
     def preprocess(self, text: str, split_sentences: bool | str = False) -> dict:
         """Returns a text with the spans of its sentences, or one span of all of it without `split_sentences`."""
         if not isinstance(text, str):
-            raise ValueError(f"{CONSTITUENCY_PARSING} needs sentences that are strings, not {type(text).__name__}")
+            raise ValueError(f"sentences must be strings, not {type(text).__name__}")
         places = sentence_splitter(split_sentences if isinstance(split_sentences, str) else "en")(text)
-        is_split, num_sentences = bool(split_sentences), len(places)
-        places = places if is_split else [(0, len(text))]
-        return {"text": text, "places": places, "is_split": is_split, "num_sentences": num_sentences}
+        if not split_sentences:
+            if len(places) > 1:
+                logger.warning(
+                    f'"{text[:40]}" has {len(places)} sentences, but gets one tree: split_sentences=True parses each'
+                )
+            places = [(0, len(text))]
+        return {"text": text, "places": places, "is_split": bool(split_sentences)}
 
     def _forward(self, batch: list[dict], **parse_options) -> list[dict]:
         """Adds its trees to each text of a batch."""
@@ -122,6 +100,3 @@ class ConstituencyParsingPipeline(Pipeline):
             for (start, end), tree in zip(text["places"], text["trees"], strict=True)
         ]
         return records if text["is_split"] else records[0]
-
-
-__all__ = ["ConstituencyParsingPipeline"]

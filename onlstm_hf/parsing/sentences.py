@@ -1,7 +1,7 @@
 """Sentences as models read them, grouped in windows and batches."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -9,11 +9,10 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger
 
-from ..text.word_alignment import encode_sentence, mark_offsets, unknown_words, words_after_marks
+from ..text.word_alignment import encode_sentence, encode_words, mark_offsets, unknown_words, words_after_marks
 from ..trees.distances import tree_from_distances
 from ..trees.induced_tree import InducedTree
 from ..trees.punctuation import attach_marks, raise_at_marks
-from ..utils.iteration import bounded_windows
 
 logger = get_logger(__name__)
 T = TypeVar("T")
@@ -58,6 +57,12 @@ def read_text(tokenizer: PreTrainedTokenizerBase, text: str) -> SentenceUnits:
     )
 
 
+def read_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> SentenceUnits:
+    """Returns the units of a sentence that is given as words."""
+    input_ids, word_of_token = encode_words(tokenizer, words)
+    return SentenceUnits(list(words), input_ids, word_of_token, unknown_words(tokenizer, input_ids, word_of_token))
+
+
 def build_tree(
     sentence: SentenceUnits, distances: list[float], branching_bias: str = "right", punctuation: str = "drop"
 ) -> InducedTree:
@@ -91,12 +96,6 @@ def token_ids(owner: PreTrainedConfig | PreTrainedTokenizerBase | None, kind: st
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def token_names(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
-    """Returns the names of tokens; their ids without a tokenizer, or beyond its vocabulary."""
-    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
-    return [str(token) if name is None else name for token, name in zip(ids, names, strict=True)]
-
-
 def is_one_sentence(sentences) -> bool:
     if isinstance(sentences, torch.Tensor):
         return sentences.dim() < 2
@@ -105,11 +104,6 @@ def is_one_sentence(sentences) -> bool:
     if hasattr(sentences, "tolist"):  # an array
         sentences = sentences.tolist()
     return isinstance(sentences, list | tuple) and len(sentences) > 0 and isinstance(sentences[0], int)
-
-
-def sentence_windows(sentences: Iterable[SentenceUnits], size: int) -> Iterator[list[SentenceUnits]]:
-    """Yields windows of at most `size` sentences and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
-    return bounded_windows(sentences, size, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW)
 
 
 def batches(window: list[SentenceUnits], batch_size: int) -> Iterator[list[int]]:

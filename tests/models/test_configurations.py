@@ -65,18 +65,14 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
             for value in (0, -3, True, 10.5, "1150")
         ),
         *(
-            (ONLSTMConfig, {name: value}, f"{name} is a probability and must lie in \\[0, 1\\)")
+            (ONLSTMConfig, {name: value}, f"{name} must be a probability in \\[0, 1\\)")
             for name in ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
             for value in (-0.1, 1.0, 1, float("nan"))
         ),
-        (
-            ONLSTMConfig,
-            {"hidden_size": 1155},
-            "chunk_size=10 must divide the size of every layer, but layer 0 has 1155",
-        ),
+        (ONLSTMConfig, {"hidden_size": 1155}, "chunk_size=10 must divide the size of every layer, but layer 0 has"),
         (ONLSTMConfig, {"embedding_size": 405}, "layer 2 has 405"),
         (ONLSTMConfig, {"layer_sizes": [1150, 7, 400]}, "layer 1 has 7"),
-        (ONLSTMConfig, {"layer_sizes": [1150, 0, 400]}, "layer 1 has 0"),
+        (ONLSTMConfig, {"layer_sizes": [1150, 0, 400]}, "layer_sizes must be positive integers, not"),
         (ONLSTMConfig, {"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
         (
             ONLSTMConfig,
@@ -95,17 +91,13 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         (ONLSTMConfig, {"weight_dropout": "0.45"}, "weight_dropout"),
         (ONLSTMConfig, {"activation_regularization": -1.0}, "activation_regularization must be a number"),
         (ONLSTMConfig, {"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
-        *(
-            (ONLSTMConfig, {"tokenizer_fingerprint": value}, "tokenizer_fingerprint must be a number and a hash")
-            for value in ("", "7", "seven:0e8f", 7)
-        ),
         (PRPNConfig, {"num_slots": 0}, "num_slots must be a positive integer"),
-        (PRPNConfig, {"lookback": -1}, "lookback must be an integer that is not negative"),
-        (PRPNConfig, {"num_residual_blocks": 0.5}, "num_residual_blocks must be an integer that is not negative"),
+        (PRPNConfig, {"lookback": -1}, "lookback must be an integer of at least 0"),
+        (PRPNConfig, {"num_residual_blocks": 0.5}, "num_residual_blocks must be an integer of at"),
         (PRPNConfig, {"resolution": 0}, "resolution must be a number above 0"),
         (PRPNConfig, {"hard": 1}, "hard must be true or false"),
         (PRPNConfig, {"hidden_size": 15}, "hidden_size must be even"),
-        (PRPNConfig, {"recurrent_dropout": 1.0}, "recurrent_dropout is a probability"),
+        (PRPNConfig, {"recurrent_dropout": 1.0}, "recurrent_dropout must be a probability"),
         (PRPNConfig, {"reading_attention": False, "prediction_attention": False}, "set parsing_network=False"),
         (RNNConfig, {"tie_word_embeddings": "none"}, "tie_word_embeddings must be true or false"),
         (RNNConfig, {"cell_type": "LSTM"}, "cell_type must be one of lstm, gru, rnn, not 'LSTM'"),
@@ -153,7 +145,7 @@ def test_saving_and_loading_keeps_every_field(unusual_config, tmp_path):
         ({"num_hidden_layers": 3}, "layer_sizes must have num_hidden_layers=3 entries"),
         ({"tie_word_embeddings": True}, "tied embeddings need a last layer of embedding_size=12 units"),
         ({"chunk_size": 5}, "chunk_size=5 must divide"),
-        ({"weight_dropout": 2.0}, "weight_dropout is a probability"),
+        ({"weight_dropout": 2.0}, "weight_dropout must be a probability"),
     ],
     ids=str,
 )
@@ -173,15 +165,6 @@ def test_consistent_changes_take_effect(unusual_config, tmp_path):
     assert not config.use_cache and unused == {"unknown": 3}
     resized = ONLSTMConfig.from_pretrained(tmp_path, layer_sizes=None, hidden_size=20)
     assert resized.layer_sizes == [20, 12]
-
-
-def test_a_file_with_contradicting_sizes_is_read_with_a_warning(unusual_config, tmp_path, caplog):
-    fields = unusual_config.to_dict() | {"hidden_size": 1150}
-    with caplog.at_level("WARNING", "onlstm_hf"):
-        config = ONLSTMConfig.from_dict(fields)
-    assert (config.hidden_size, config.layer_sizes) == (8, [8, 16])
-    assert caplog.messages == ["hidden_size=1150 is ignored, as it contradicts layer_sizes=[8, 16]"]
-    assert ONLSTMConfig(**config.to_dict()).to_dict() == config.to_dict()
 
 
 def test_the_configuration_of_another_kind_of_model_is_refused():

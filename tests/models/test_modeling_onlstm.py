@@ -30,16 +30,12 @@ def test_syntactic_distances_are_the_forget_distances_of_the_parse_layer(model, 
             assert all(map(torch.equal, ours, expected))  # layers above the parse layer are not run
 
 
-@pytest.mark.parametrize("layer", [3, -1])
-def test_distances_of_a_layer_that_does_not_exist_are_refused(model, input_ids, layer):
-    with pytest.raises(ValueError, match=f"layer {layer} does not exist: this model's layers are 0 to 2"):
-        model.syntactic_distances(input_ids, layer=layer)
-
-
 @pytest.mark.parametrize("num_layers", [0, 4, -1])
 def test_a_number_of_layers_out_of_range_is_refused(model, input_ids, num_layers):
     with pytest.raises(ValueError, match=f"num_layers must be an integer from 1 to 3, not {num_layers}"):
         model.model(input_ids, num_layers=num_layers)
+    with pytest.raises(ValueError, match="num_layers must be an integer"):
+        model.syntactic_distances(input_ids, layer=num_layers - 1)
 
 
 @SIDES

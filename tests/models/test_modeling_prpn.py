@@ -167,8 +167,6 @@ def test_distances_refuse_the_state_of_another_batch_size():
 def test_layers_have_no_distances_of_their_own():
     model = make_model(eos_token_id=0)
     with pytest.raises(ValueError, match="layer 0 has no distances of its own"):
-        model.name_layers(0, range(2))
-    with pytest.raises(ValueError, match="layer 0 has no distances of its own"):
         model.parse([1, 2, 3], layer=0)
     assert "syntactic distances" in model.draw_distances([1, 2, 3])
 

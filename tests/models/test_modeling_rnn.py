@@ -6,7 +6,7 @@ import torch
 from onlstm_hf import RNNConfig, RNNForCausalLM
 from onlstm_hf.models.configuration_rnn import CELL_TYPES
 from onlstm_hf.models.dropout import drop_connect
-from onlstm_hf.models.modeling_rnn import RNNLayer, in_one_buffer
+from onlstm_hf.models.modeling_rnn import RNNLayer
 
 each_cell = pytest.mark.parametrize("cell_type", CELL_TYPES)
 STEPS = {"lstm": torch.lstm_cell, "gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
@@ -85,17 +85,6 @@ def test_drop_connect_applies_to_the_recurrent_weight(make_layer, cell_type, tra
     torch.manual_seed(7)
     weight = drop_connect(layer.recurrent_projection.weight, 0.4, training)
     torch.testing.assert_close(outputs, plain_loop(layer, weight, inputs, state)[0])
-
-
-def test_weights_share_a_buffer_and_pass_gradients():
-    tensors = [torch.randn(shape, requires_grad=True) for shape in ((4, 3), (4, 2), (4,), (4,))]
-    views = in_one_buffer(tensors)
-    assert [view.storage_offset() for view in views] == [0, 12, 20, 24]
-    assert len({view.untyped_storage().data_ptr() for view in views}) == 1
-    torch.testing.assert_close(views, tensors)
-    sum(view.square().sum() for view in views).backward()
-    for tensor in tensors:
-        torch.testing.assert_close(tensor.grad, 2 * tensor)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -49,21 +49,6 @@ def test_log_probabilities_have_a_higher_rank_than_a_single_softmax(input_ids):
     assert rank(kind.make(**sizes, **MIXTURE).double(), contexts) > 12
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_the_loss_without_logits_has_the_same_value_and_gradients(model, input_ids, training):
-    model = model.double().train(training)
-    results = []
-    for skip_logits in (True, False):
-        torch.manual_seed(5)
-        model.zero_grad()
-        output = model(input_ids, labels=input_ids, skip_logits=skip_logits)
-        output.loss.backward()
-        results.append([output.loss, *(parameter.grad for parameter in model.parameters())])
-        assert (output.logits is None) == skip_logits
-    assert model.softmax_mixture.prior_projection.weight.grad.any()
-    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
-
-
 def test_latents_have_one_dropout_mask_for_all_positions_in_training():
     model = AWD_LSTMS["lstm"].make(**AWD_LSTMS["lstm"].no_dropout, **MIXTURE, latent_dropout=0.5)
     hidden_states = torch.rand(2, 7, model.config.output_size)

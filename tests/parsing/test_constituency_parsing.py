@@ -62,7 +62,7 @@ def test_a_text_of_several_sentences_gives_a_warning(parse, monkeypatch):
     monkeypatch.setattr("onlstm_hf.parsing.pipeline.logger.warning", warnings.append)
     parse(["dog", "The dog sang. The cat sat!"])
     assert len(warnings) == 1
-    assert "text 2 has 2 sentences" in warnings[0]
+    assert '"The dog sang. The cat sat!" has 2 sentences' in warnings[0]
 
 
 def test_batches_do_not_change_results(parse, checkpoint):
@@ -116,15 +116,11 @@ def test_a_model_without_trees_is_refused(kind, tokenizer):
         pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
 
 
-def test_inputs_other_than_text_and_unknown_options_are_refused(parse, checkpoint):
-    for inputs in (3, None, {"text": "the cat"}):
-        with pytest.raises(ValueError, match="needs a sentence or several"):
+def test_inputs_other_than_text_and_unknown_options_are_refused(parse):
+    for inputs in (3, None, {"text": "the cat"}, [["the", "cat"]]):
+        with pytest.raises(ValueError, match="sentences must be strings, not"):
             parse(inputs)
-    with pytest.raises(ValueError, match="sentences that are strings, not list"):
-        parse([["the", "cat"]])
-    with pytest.raises(ValueError, match="has no option hard in parsing, only split_sentences, layer, "):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hard'"):
         parse("the cat", hard=True)
-    with pytest.raises(ValueError, match="no option layers"):
-        pipeline("constituency-parsing", model=checkpoint, device="cpu", layers=2)
     with pytest.raises(ValueError, match="layer 7 does not exist"):
         parse("the cat", layer=7)

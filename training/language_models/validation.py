@@ -120,8 +120,8 @@ def distances_of_layers(
         layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
     by_layer: dict[int | None, list[list[float]]] = {layer: [] for layer in layers}
     words = []
-    for units, distances_by_layer in model.sentence_distances(sentences, tokenizer, layers, progress=progress):
-        words.append(tuple(units))
+    for sentence, distances_by_layer in model.sentence_distances(sentences, tokenizer, layers, progress=progress):
+        words.append(tuple(sentence.units))
         for stored, distances in zip(by_layer.values(), distances_by_layer, strict=True):
             stored.append(distances)
     model_description = {
