@@ -45,9 +45,8 @@ from training.language_models.text_batches import check_files, load_texts, text_
 from training.language_models.validation import load_gold_trees, store_preprocessing
 from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config
-from training.loop.progress import Progress
 from training.loop.run import run_script, train
-from training.loop.task import BatchSource, ProcessShard, Task
+from training.loop.task import BatchSource, ProcessShard, Progress, Task
 
 # Every 50th sentence is held out of training.
 HELD_OUT_EVERY = 50
@@ -154,8 +153,6 @@ class GrammarInduction(Task):
             "parameters": parameters,
             **{name: score for name, score in self.validate(model).items() if name != "parsing_f1"},
             "best_epoch": progress.best_epoch,
-            "epochs": progress.epoch,
-            "updates": progress.step,
             "training_seconds": round(progress.seconds, 1),
             "training_sentences": len(self.batches.indices),
             "held_out_sentences": len(self.held_out),

@@ -56,9 +56,8 @@ from training.language_models.validation import (
     store_preprocessing,
 )
 from training.loop.checkpointing import file_checksum
-from training.loop.progress import Progress
 from training.loop.run import run_script, train
-from training.loop.task import BatchSource, ProcessShard, Task
+from training.loop.task import BatchSource, ProcessShard, Progress, Task
 
 # Number of texts in the fingerprint of a streamed dataset, which may be too large to download twice.
 NUM_STREAMED_LINES = 10_000
@@ -199,8 +198,6 @@ class LanguageModeling(Task):
             scores = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
             results["target_trees"] = self.target_trees.describe() | scores
         results |= {
-            "epochs": progress.epoch,
-            "updates": progress.step,
             "training_seconds": round(progress.seconds, 1),
             "parameters": model.num_parameters(),
             "onlstm_hf": onlstm_hf.__version__,

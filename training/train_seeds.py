@@ -25,8 +25,8 @@ from onlstm_hf.utils.programs import num_cores, positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training.language_models.model_setup import check_recipe
 from training.language_models.recipe import DATA_FILES, LanguageModelRecipe, parse_recipe
+from training.loop.checkpointing import locked_folder
 from training.loop.model_setup import code_fingerprint
-from training.loop.processes import locked_folder
 from training.loop.run import changed_values
 from training.train_lm import LanguageModeling
 

@@ -25,7 +25,7 @@ from tests.helpers.requirements import library
 from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_recipe, write_texts
 from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
-from training.loop import processes
+from training.loop import run as loop
 from training.loop.run import run_script
 from training.loop.task import ProcessShard
 
@@ -200,10 +200,10 @@ def test_batches_end_when_any_process_has_none_left(counts):
         left = list(others)
 
         def gather(own):
-            block, left[0] = min(processes.BATCHES_AT_ONCE, left[0]), left[0] - min(processes.BATCHES_AT_ONCE, left[0])
+            block, left[0] = min(loop.BATCHES_AT_ONCE, left[0]), left[0] - min(loop.BATCHES_AT_ONCE, left[0])
             return torch.cat([own, torch.tensor([block])])
 
-        return list(processes.in_lockstep(iter(range(count)), SimpleNamespace(gather=gather, device="cpu")))
+        return list(loop.in_lockstep(iter(range(count)), SimpleNamespace(gather=gather, device="cpu")))
 
     for first, second in (counts, counts[::-1]):
         assert batches_of(first, [second]) == list(range(min(counts)))

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import get_wsd_schedule
 
 from training.language_models.recipe import OptimizationArguments
-from training.loop.optimization import build_optimizer, has_stalled, learning_rate_factor
+from training.loop.optimization import bfloat16_speed, build_optimizer, has_stalled, learning_rate_factor
 
 
 def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
@@ -83,3 +83,9 @@ def test_optimizers_have_the_values_of_the_recipe():
     (group,) = build_optimizer(model, arguments).param_groups
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
     assert type(build_optimizer(model, replace(arguments, optimizer="adam"))) is torch.optim.Adam
+
+
+def test_the_speed_of_bfloat16_is_measured_and_the_number_of_threads_is_restored():
+    torch.set_num_threads(2)
+    assert bfloat16_speed() > 0
+    assert torch.get_num_threads() == 2

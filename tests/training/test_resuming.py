@@ -18,7 +18,7 @@ from tests.helpers.training_runs import GOLD_TREES, log_of, run_in_process, writ
 from training import train_lm, train_logic
 from training.classification.logic import parse_logic_recipe
 from training.language_models.recipe import parse_recipe
-from training.loop import processes, training_log
+from training.loop import checkpointing, training_log
 from training.loop import run as loop
 from training.loop.checkpointing import CHECKSUMS, write_checksums
 from training.loop.training_log import TrainingDiverged
@@ -78,7 +78,7 @@ def project(begun, tmp_path, monkeypatch):
     """Working directory with a copy of `begun`."""
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(processes, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(checkpointing, "LONGEST_WAIT", 0.1)
 
 
 def as_arguments(name, value):

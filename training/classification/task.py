@@ -18,8 +18,7 @@ from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
 from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
 from training.loop.model_setup import changed_config, trained_class
-from training.loop.progress import Progress
-from training.loop.task import BatchSource, ProcessShard, Task
+from training.loop.task import BatchSource, ProcessShard, Progress, Task
 
 
 class Classification(Task):
@@ -96,8 +95,6 @@ class Classification(Task):
             "parameters": model.num_parameters(),
             "validation_accuracy": -progress.best_loss,
             "best_epoch": progress.best_epoch,
-            "epochs": progress.epoch,
-            "updates": progress.step,
             **self.test_results(model),
             **self.record(progress),
         }

@@ -11,12 +11,7 @@ from accelerate import PartialState
 
 
 class EncodedText(NamedTuple):
-    """Encoded sentences; both tensors may be mapped from files.
-
-    Attributes:
-        ids: `[N]` int32, concatenated tokens of all sentences.
-        ends: `[S]` int64, end of each sentence in `ids`.
-    """
+    """Token ids `[N]` (int32) of all sentences, and the end of each sentence in them `[S]` (int64)."""
 
     ids: torch.Tensor
     ends: torch.Tensor
@@ -25,11 +20,8 @@ class EncodedText(NamedTuple):
 def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
     """Writes a text to files, once per host, and maps them into the memory of each process.
 
-    The files are unlinked at once. The system frees them when the last process ends.
-
-    Args:
-        sentences: token ids; only the first process of a host reads them.
-        folder: folder with space for four bytes per token and eight per sentence. Hosts may share it.
+    The files are unlinked at once. The system frees them when the last process ends. Only the first process of a host
+    reads the sentences. Hosts may share the folder, which needs four bytes per token and eight per sentence.
 
     Raises:
         ValueError: if there is no sentence.
@@ -41,7 +33,12 @@ def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
     try:
         if state.is_local_main_process:
             folder.mkdir(parents=True, exist_ok=True)
-            _write(sentences, ids, ends)
+            end = 0
+            with open(ids, "wb") as id_file, open(ends, "wb") as end_file:
+                for sentence in sentences:
+                    end += len(sentence)
+                    id_file.write(array("i", sentence))
+                    end_file.write(array("q", [end]))
         state.wait_for_everyone()
         text = EncodedText(_mapped(ids, torch.int32), _mapped(ends, torch.int64))
         state.wait_for_everyone()
@@ -53,15 +50,6 @@ def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
     if not len(text.ids):
         raise ValueError("the training text is empty")
     return text
-
-
-def _write(sentences: Iterable[list[int]], ids: Path, ends: Path) -> None:
-    end = 0
-    with open(ids, "wb") as id_file, open(ends, "wb") as end_file:
-        for sentence in sentences:
-            end += len(sentence)
-            id_file.write(array("i", sentence))
-            end_file.write(array("q", [end]))
 
 
 def _mapped(path: Path, dtype: torch.dtype) -> torch.Tensor:

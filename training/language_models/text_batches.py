@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import bounded_windows
 from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
-from training.language_models.recipe import DataArguments, TextArguments
+from training.language_models.recipe import DATA_FILES, DataArguments, TextArguments
 from training.loop.task import ProcessShard
 
 # Limits of one tokenizer call, whose result takes memory.
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
         shift_labels: `[B, T]`, the token after each position; -100 at padding.
         attention_mask: `[B, T]`, or `None` without padding.
         continues: whether the rows continue those of the previous batch.
-        trees: batch of target trees for the same update, if there are any.
+        trees: target trees for the same update.
     """
 
     input_ids: torch.Tensor
@@ -45,24 +45,15 @@ class Batch(NamedTuple):
 
 def check_files(arguments: TextArguments) -> None:
     """Raises a `FileNotFoundError` if a text file or a file of trees is missing."""
-    for name in ("train_files", "validation_files", "test_files"):
-        for path in getattr(arguments, name, None) or []:
-            if not Path(path).is_file():
-                raise FileNotFoundError(f"there is no text file {path} ({name})")
-    if arguments.gold_trees is not None and not Path(arguments.gold_trees).exists():
-        raise FileNotFoundError(f"there is no treebank {arguments.gold_trees} (gold_trees)")
-    target_trees = getattr(arguments, "target_trees", None)
-    if target_trees is not None and not Path(target_trees).is_file():
-        raise FileNotFoundError(f"there is no file {target_trees} (target_trees)")
+    for name in DATA_FILES:
+        paths = getattr(arguments, name, None) or []
+        for path in [paths] if isinstance(paths, str) else paths:
+            if not Path(path).exists():
+                raise FileNotFoundError(f"there is no file {path} ({name})")
 
 
 def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
-    """Returns the texts of `"train"`, `"validation"` or `"test"`, `None` if the recipe names none.
-
-    Raises:
-        FileNotFoundError: if the folder of the dataset is missing, or (when read) a text file.
-        ValueError: if the dataset cannot be loaded, or has no such column.
-    """
+    """Returns the texts of `"train"`, `"validation"` or `"test"`, `None` if the recipe names none."""
     if arguments.dataset is not None:
         return load_dataset_column(arguments, part, arguments.text_column, arguments.streaming and part == "train")
     files = getattr(arguments, f"{part}_files")
@@ -70,7 +61,12 @@ def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
 
 
 def load_dataset_column(arguments: DataArguments, part: str, column: str, streaming: bool = False) -> Iterable | None:
-    """Returns a column of a split of the HF dataset, `None` if the recipe names no such split."""
+    """Returns a column of a split of the HF dataset, `None` if the recipe names no such split.
+
+    Raises:
+        FileNotFoundError: if the folder of the dataset is missing.
+        ValueError: if the dataset cannot be loaded, or has no such column.
+    """
     split = getattr(arguments, f"{part}_split")
     if split is None:
         return None
@@ -116,16 +112,7 @@ def own_texts(texts: Iterable, shard: ProcessShard) -> Iterable:
 
 
 def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str) -> Iterator[list[int]]:
-    """Yields the token ids of every non-empty line, with `<eos>` at the end.
-
-    Args:
-        texts: strings, or rows of a dataset.
-        tokenizer: a tokenizer with an `eos_token`.
-        text_column: column of the text in the rows.
-
-    Raises:
-        ValueError: if a row has no text.
-    """
+    """Yields the token ids of every non-empty line, with `<eos>` at the end; see `text_of`."""
     lines = (text_of(item, text_column) for item in texts)
     for window in bounded_windows(lines, LINES_PER_CALL, len, CHARACTERS_PER_CALL):
         encoded = tokenizer(window, add_special_tokens=False, return_attention_mask=False, verbose=False)
@@ -135,11 +122,7 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
 
 
 def text_of(item: str | dict, text_column: str) -> str:
-    """Returns a string unchanged, or the text of a dataset row.
-
-    Raises:
-        ValueError: if the row has no text.
-    """
+    """Returns a string unchanged, or the text of a dataset row, with a `ValueError` if the row has none."""
     text = item if isinstance(item, str) else item.get(text_column)
     if not isinstance(text, str):
         raise ValueError(f"a row of the dataset has no text in the column {text_column!r}: {str(item)[:200]}")
@@ -147,11 +130,7 @@ def text_of(item: str | dict, text_column: str) -> str:
 
 
 def encode_text(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str, name: str) -> torch.Tensor:
-    """Returns the token ids of all lines as one tensor `[N]`.
-
-    Raises:
-        ValueError: if the text, which messages call `name`, is empty.
-    """
+    """Returns the token ids of all lines as one tensor `[N]`, with a `ValueError` if the `name` text is empty."""
     ids = array("q", chain.from_iterable(encode_lines(texts, tokenizer, text_column)))
     if not ids:
         raise ValueError(f"the {name} text is empty")
@@ -163,8 +142,7 @@ def pad_sentences(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Pads sentences to a batch, with an `<eos>` before each first token.
 
-    Returns:
-        `input_ids`, `shift_labels` (-100 at padding) and `attention_mask`, each `[B, T]`.
+    Returns `input_ids`, `shift_labels` (-100 at padding) and `attention_mask`, each `[B, T]`.
     """
     rows = [torch.tensor([eos_token_id, *ids]) for ids in sentences]
     padded = pad_sequence(rows, batch_first=True, padding_value=-100)
@@ -186,15 +164,8 @@ class StreamBatches:
     """One text cut into `num_rows` rows of equal length, read in parallel, chunk by chunk.
 
     The input of a row starts with the token before it, that of the first row with `<eos>`. Remaining tokens at the end
-    are dropped, as in the papers' code.
-
-    Args:
-        stream: `[N]` token ids, not copied, possibly mapped from a file.
-        eos_token_id: precedes the text.
-        shard: this process's rows.
-        bptt_length: tokens per row in a chunk.
-        random_bptt: whether chunk lengths are drawn around `bptt_length`.
-        seed: determines the lengths together with the epoch.
+    are dropped, as in the papers' code. `stream` has the token ids `[N]` and may be mapped from a file. The seed and
+    the epoch determine the lengths of the chunks (`draw_chunk_lengths`).
     """
 
     def __init__(
@@ -217,13 +188,10 @@ class StreamBatches:
     def chunks(self, epoch: int) -> list[tuple[int, int]]:
         """Returns start and end of every chunk of an epoch."""
         lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
-        total = self.targets.shape[1]
-        chunks, start = [], 0
-        while start < total:
-            end = min(total, start + next(lengths))
-            chunks.append((start, end))
-            start = end
-        return chunks
+        total, ends = self.targets.shape[1], [0]
+        while ends[-1] < total:
+            ends.append(min(total, ends[-1] + next(lengths)))
+        return list(pairwise(ends))
 
     def num_batches(self, epoch: int) -> int:
         return len(self.chunks(epoch))
@@ -241,12 +209,7 @@ class StreamedTextBatches:
     """Streamed text: each text goes to the row with the fewest buffered tokens.
 
     The rows differ from those of `StreamBatches`. Tokens at the end that do not fill a chunk of all rows are dropped.
-    The number of batches can differ between processes.
-
-    Args:
-        texts: texts of this process (`own_texts`).
-        num_rows: rows of this process.
-        bptt_length, random_bptt, seed: see `StreamBatches`. All processes draw the same lengths.
+    Each process has its own texts (`own_texts`) and possibly another number of batches, but the same chunk lengths.
     """
 
     def __init__(
@@ -286,14 +249,8 @@ class StreamedTextBatches:
 class SentenceBatches:
     """Independent sentences between two `<eos>`, in shuffled batches of similar length.
 
-    Each epoch drops a random remainder of sentences that do not fill a batch.
-
-    Args:
-        text: the sentences.
-        eos_token_id: precedes each sentence.
-        shard: this process's rows of a batch.
-        max_length: tokens kept of a longer sentence.
-        seed: determines the order together with the epoch.
+    Each epoch drops a random remainder of sentences that do not fill a batch. The seed and the epoch determine the
+    order. Only the first `max_length` tokens of a sentence are kept.
     """
 
     def __init__(self, text: EncodedText, eos_token_id: int, shard: ProcessShard, max_length: int, seed: int):

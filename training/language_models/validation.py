@@ -21,9 +21,7 @@ class HeldOutText:
     """Held-out text, scored as the model is trained: as one stream, or sentence by sentence.
 
     Attributes:
-        sentences: the text.
-        stream: token ids `[N]`, with an `<eos>` after each sentence.
-        tokenizer: tokenizer of `stream`.
+        stream: token ids `[N]` of the sentences, with an `<eos>` after each.
         independent: whether each sentence starts from an empty state.
     """
 
@@ -39,12 +37,11 @@ class HeldOutText:
         """
         if not self.independent:
             return stream_log_likelihood(model, self.stream, batch_size, progress=progress)
-        scores = [
-            score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
-        ]
+        scored = score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
+        totals = [score.total() for score in scored]
         # The stream has no lines without a token, such as lines of dropped punctuation.
-        scores = [score for score in scores if score.num_tokens > 1]
-        return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
+        log_likelihoods = [total.total_log_likelihood for total in totals if total.num_tokens > 1]
+        return StreamScore(sum(log_likelihoods), len(self.stream))
 
 
 def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
@@ -78,7 +75,7 @@ def store_preprocessing(data: DataArguments, config: PreTrainedConfig) -> None:
 def load_gold_trees(data: DataArguments, config: PreTrainedConfig) -> list[GoldTree] | None:
     """Reads gold trees from a file or a column of the validation split; `None` if the recipe names none.
 
-    They have the `treebank_preprocessing` for a model with this configuration. Sentences without a word are left out.
+    Sentences without a word are left out.
     """
     preprocessing = treebank_preprocessing(data, config)
     if data.gold_trees is not None:
@@ -108,13 +105,9 @@ def distances_of_layers(
     progress: bool | None = None,
     **description: Any,
 ) -> SentenceDistances:
-    """Computes the syntactic distances of sentences for some layers.
+    """Computes the syntactic distances of sentences for some layers (counted from 0), by default all.
 
-    Args:
-        sentences: strings, or lists of words.
-        layers: counted from 0, by default all; `[None]` for a model whose layers share their distances.
-        progress: whether to show a progress bar; see `parse`.
-        description: further fields of the model's description in the result.
+    `[None]` stands for layers that share their distances. The result includes the `description` of the model.
     """
     if layers is None:
         layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)

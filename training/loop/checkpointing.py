@@ -1,17 +1,47 @@
-"""Atomic checkpoint folders with checksums."""
+"""Output folder of a run: its lock, and checkpoint folders that are replaced atomically and have checksums."""
 
 import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from filelock import FileLock, Timeout
 
+# Seconds to wait for the lock of a folder: the other process may be about to end.
+LONGEST_WAIT = 10.0
 # File in each checkpoint folder with the checksums of the others, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Locks a folder during the block. The lock also ends when this process is killed.
+
+    A missing folder is created, and removed afterwards if it is still empty.
+
+    Raises:
+        ValueError: if another process still holds the lock after `LONGEST_WAIT`.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=LONGEST_WAIT)
+    except Timeout as error:
+        raise ValueError(f"{folder} is in use: another process is at work in it") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # on Windows an open file cannot be removed, and filelock removes it later
+            os.unlink(lock.lock_file)  # before the release: afterwards another process may hold it
+        lock.release()
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 @contextmanager
@@ -21,7 +51,7 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
     If a process dies before the end, the old folder stays. Between the two renames it is a hidden folder, which
     `recover_folder` restores.
     """
-    temporary, previous = _beside(target, "incomplete"), _beside(target, "previous")
+    temporary, previous = target.with_name(f".{target.name}.incomplete"), _previous(target)
     if accelerator.is_main_process:
         recover_folder(target)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -34,9 +64,8 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
         raise
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                sync(path)
+        for path in _files_in(temporary):
+            sync(path)
         if target.exists():
             os.rename(target, previous)
         os.rename(temporary, target)
@@ -44,24 +73,27 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
     accelerator.wait_for_everyone()
 
 
+def recover_folder(target: Path) -> None:
+    """Cleans up after an interrupted `replaced_folder`."""
+    previous = _previous(target)
+    if target.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+    elif previous.exists():
+        os.rename(previous, target)
+
+
+def _previous(target: Path) -> Path:
+    return target.with_name(f".{target.name}.previous")
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def sync(path: Path) -> None:
     """Waits until the content of a file is on the disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
-
-
-def recover_folder(target: Path) -> None:
-    """Cleans up after an interrupted `replaced_folder`."""
-    previous = _beside(target, "previous")
-    if previous.exists():
-        if target.exists():
-            shutil.rmtree(previous)
-        else:
-            os.rename(previous, target)
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(f".{path.name}.{suffix}")
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
@@ -91,8 +123,7 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 
 def write_checksums(folder: Path) -> None:
     """Writes the checksums of all files in a folder to `CHECKSUMS`."""
-    lines = (f"{line}\n" for line in _checksum_lines(folder))
-    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
+    (folder / CHECKSUMS).write_text("\n".join(_checksum_lines(folder)) + "\n", encoding="utf-8", newline="\n")
 
 
 def check_checksums(folder: Path) -> None:
@@ -108,11 +139,11 @@ def check_checksums(folder: Path) -> None:
 
 
 def _checksum_lines(folder: Path) -> list[str]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
+    paths = [path for path in _files_in(folder) if path != folder / CHECKSUMS]
     return [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}" for path in paths]
 
 
-def file_checksum(path: Path) -> str:
+def file_checksum(path: str | os.PathLike) -> str:
     """Returns the SHA-256 of a file's content."""
     checksum = hashlib.sha256()
     with open(path, "rb") as file:

@@ -15,11 +15,9 @@ from onlstm_hf.utils.files import fingerprint
 
 
 def run_model_code(path: str) -> None:
-    """Imports a file that registers a new model type with the Auto classes. The module has the name of the file.
+    """Imports a file that registers a new model type with the Auto classes, as a module with the name of the file.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if another module has this name, or the file cannot be run.
+    Raises a `FileNotFoundError`, or a `ValueError` if another module has this name or the file cannot be run.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no Python file {path} (model_code)")
@@ -43,7 +41,7 @@ def run_model_code(path: str) -> None:
 
 
 def code_fingerprint(path: str | None) -> dict[str, str]:
-    """Returns the `fingerprint` of a recipe's `model_code` by its name; empty without `model_code`."""
+    """Returns the `fingerprint` of a recipe's `model_code` by its name in messages, if there is one."""
     if path is None:
         return {}
     return {"lines of the model_code": fingerprint([Path(path).read_text(encoding="utf-8", errors="surrogateescape")])}
@@ -54,11 +52,7 @@ def trained_class(
 ) -> type[PreTrainedModel]:
     """Returns the trainable class of a model type from the `mapping` of an Auto class.
 
-    Args:
-        takes_pairs: whether the class must classify pairs of sequences.
-
-    Raises:
-        ValueError: if the type has no such class.
+    With `takes_pairs` it classifies pairs of sequences. Raises a `ValueError` if the type has no such class.
     """
 
     def find(config_class: type) -> type[PreTrainedModel] | None:
@@ -82,11 +76,9 @@ def trained_class(
 def changed_config(base: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:
     """Returns a configuration of the class of `base` from `fields`; `changes` of a recipe override them.
 
-    Raises:
-        ValueError: if a changed field does not exist, or a value is out of range.
+    Raises a `ValueError` if a changed field does not exist, or a value is out of range.
     """
-    unknown = sorted(set(changes) - set(base.to_dict()))
-    if unknown:
+    if unknown := sorted(set(changes) - set(base.to_dict())):
         raise ValueError(f"{type(base).__name__} has no fields {', '.join(unknown)}")
     try:
         return type(base)(**{**fields, **changes})

@@ -13,13 +13,10 @@ OnResume = Literal["fixed", "recorded", "free"]
 
 
 def _field(on_resume: OnResume, description: str, default: Any = MISSING, **limits: float) -> Any:
-    """Returns a dataclass field of a recipe.
+    """Returns a dataclass field of a recipe, with its help text and the effect of another value in a resumed run.
 
-    Args:
-        on_resume: effect of another value when a run is resumed; see `fixed`, `recorded` and `free`.
-        description: help text.
-        default: default value; without it every recipe must name the field.
-        limits: bounds of a value that is not `None`: `at_least`, `above` or `below` a number.
+    Without a default every recipe must name the field. `limits` of a value that is not `None` are `at_least`, `above`
+    or `below` a number.
     """
     metadata = {"help": description, "on_resume": on_resume, **limits}
     if isinstance(default, list):
@@ -135,11 +132,7 @@ class RunArguments:
 
 @dataclass
 class Recipe:
-    """All arguments of a run, by group. Tasks define subclasses with their own groups.
-
-    Raises:
-        ValueError: if a value is out of range.
-    """
+    """All arguments of a run, by group; a `ValueError` names a value out of range. Tasks define their own groups."""
 
     data: Any
     model: ModelFields

@@ -2,18 +2,20 @@
 
 import json
 import re
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from copy import copy
-from dataclasses import Field, fields
+from dataclasses import Field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 from transformers import HfArgumentParser
 
+from training.loop.recipe import ModelFields
+
 
 class RecipeLoader(yaml.SafeLoader):
-    """Safe YAML loader for open files that refuses duplicate keys."""
+    """Safe YAML loader that refuses duplicate keys, and reads `1e-3` as a number, as YAML 1.2 does."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         lines: dict[str, int] = {}
@@ -23,6 +25,9 @@ class RecipeLoader(yaml.SafeLoader):
                 raise ValueError(f"{self.name} has {name} in line {lines[name]} and in line {line}: leave out one")
             lines[name] = line
         return super().construct_mapping(node, deep)
+
+
+RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+e[-+]?[0-9]+"), None)
 
 
 class RecipeParser(HfArgumentParser):
@@ -53,7 +58,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
     """Reads an instance of each group from the arguments `[recipe.yaml] [--name value ...]`.
 
     Args:
-        groups: dataclasses of fields; one of them is a `ModelFields`.
+        groups: dataclasses of fields; one of them is a `ModelFields`, which `--model.NAME VALUE` changes.
         program: name of the script, for help and errors.
         description: sentence on what the script does.
 
@@ -68,23 +73,25 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
         description=f"{description} Every field can be set in the recipe file or on the command line.",
         allow_abbrev=False,
     )
-    texts: list[str] = []
-    model_fields: dict[str, Any] = {}
     if arguments and not arguments[0].startswith("-"):
-        texts, model_fields = _read_yaml(Path(arguments[0]), groups, program)
-        arguments = arguments[1:]
-    overrides, model_overrides = _split_model_overrides(arguments)
-    model = json.dumps(model_fields | model_overrides)
+        arguments = [*_read_yaml(Path(arguments[0])), *arguments[1:]]
+    for option in {argument.partition("=")[0] for argument in arguments}:
+        if option.startswith("--model."):
+            parser.add_argument(option, type=_yaml_value)
     *values, unknown = parser.parse_args_into_dataclasses(
-        [*texts, *overrides, "--model", model], return_remaining_strings=True, look_for_args_file=False
+        arguments, return_remaining_strings=True, look_for_args_file=False
     )
     if unknown:
         raise ValueError(f"unknown arguments: {' '.join(unknown)}; see {program} --help")
+    if len(values) > len(groups):  # the last is a namespace of `--model.NAME`
+        changes = vars(values.pop())
+        (fields,) = (value.model for value in values if isinstance(value, ModelFields))
+        fields.update({name.removeprefix("model."): value for name, value in changes.items()})
     return values
 
 
-def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list[str], dict[str, Any]]:
-    """Returns a recipe file as command-line arguments, and its `model` section."""
+def _read_yaml(path: Path) -> list[str]:
+    """Returns the fields of a recipe file as command-line arguments."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no recipe {path}")
     try:
@@ -94,50 +101,22 @@ def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list
         raise ValueError(f"{path} is not a YAML file: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} must be a mapping of field names to values")
-    model_fields = content.pop("model", None) or {}
-    if not isinstance(model_fields, dict):
+    if not isinstance(content.get("model") or {}, dict):
         raise ValueError(f"the model section of {path} must be a mapping of configuration fields to values")
-    names = {item.name for group in groups for item in fields(group)}
-    unknown = sorted(str(name) for name in set(content) - names)
-    if unknown:
-        raise ValueError(f"{path} has unknown fields: {', '.join(unknown)}; see {program} --help")
-    texts: list[str] = []
+    arguments: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):
-            texts += [f"--{name}", *map(str, value)]
+            arguments += [f"--{name}", *map(str, value)]
+        elif isinstance(value, dict):
+            arguments.append(f"--{name}={json.dumps(value)}")
         elif value is not None:
             # YAML reads a bare `no`, which mixed_precision also accepts, as false.
-            texts.append(f"--{name}={('no', 'yes')[value] if isinstance(value, bool) else value}")
-    return texts, {name: _model_value(value) for name, value in model_fields.items()}
+            arguments.append(f"--{name}={('no', 'yes')[value] if isinstance(value, bool) else value}")
+    return arguments
 
 
-def _split_model_overrides(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Separates `--model.name value` and `--model.name=value` from the other arguments."""
-    other_arguments: list[str] = []
-    model_fields: dict[str, Any] = {}
-    remaining = iter(arguments)
-    for argument in remaining:
-        if argument == "--model" or argument.startswith("--model="):
-            raise ValueError("override fields of the model one by one: --model.hidden_size 650")
-        if not argument.startswith("--model."):
-            other_arguments.append(argument)
-            continue
-        name, equals, value = argument.removeprefix("--model.").partition("=")
-        value = value if equals else next(remaining, "")
-        if not value or value.startswith("--"):
-            raise ValueError(f"--model.{name} needs a value")
-        try:
-            model_fields[name] = _model_value(yaml.safe_load(value))
-        except yaml.YAMLError as error:
-            raise ValueError(f"--model.{name} has the value {value}, which is no YAML: {error}") from error
-    return other_arguments, model_fields
-
-
-def _model_value(value: Any) -> Any:
-    """Converts strings such as `1e-3` to numbers; YAML 1.1 reads them as strings."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+def _yaml_value(text: str) -> Any:
+    try:
+        return yaml.load(text, RecipeLoader)
+    except yaml.YAMLError as error:
+        raise ArgumentTypeError(f"{text} is no YAML: {error}") from error

@@ -1,16 +1,55 @@
 """Interface of a training task: model, data and scores."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training.loop.progress import Progress
 from training.loop.recipe import Recipe
+
+
+@dataclass
+class Progress:
+    """Counters of a run, saved with every checkpoint.
+
+    Attributes:
+        epoch, batch: finished epochs, and finished batches of the current epoch.
+        step: updates made.
+        total_steps: updates of the whole run; `None` for streamed text without `max_steps`.
+        num_averaged: number of averaged weights; 0 before averaging begins.
+        validation_losses: the score that is minimised (`Task.validation_loss`), for all validations.
+        best_epoch, validated_at: finished epochs at the best validation, and updates at the last one.
+        stalled: whether the averaged weights stopped improving, which may end the run.
+        log_size: bytes of `log.jsonl`.
+        seconds: run time up to the last checkpoint, over all resumptions.
+        changes: recipe changes at resumptions: `step`, and the `field` with its value `before` and `after`.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    total_steps: int | None = None
+    num_averaged: int = 0
+    validation_losses: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+    validated_at: int | None = None
+    stalled: bool = False
+    log_size: int = 0
+    seconds: float = 0.0
+    changes: list[dict[str, Any]] = field(default_factory=list)
+
+    def end_epoch(self) -> None:
+        self.epoch, self.batch = self.epoch + 1, 0
+
+    @property
+    def best_loss(self) -> float:
+        """Returns the lowest validation loss, infinite before the first one."""
+        return min(self.validation_losses, default=math.inf)
 
 
 @dataclass(frozen=True)
@@ -54,7 +93,7 @@ class BatchSource(Protocol):
 
 
 class Task(ABC):
-    """Training task of one run.
+    """Training task of one run. Errors in the input are a `ValueError` or an `OSError`.
 
     Attributes:
         recipe: recipe of the run.
@@ -63,8 +102,8 @@ class Task(ABC):
         unit: unit of the predicted items, such as "tokens".
         logs_learning_rate: whether log entries of validations include the learning rate.
         tokenizer: set by `build_model`.
-        fingerprints: `fingerprint` of each part of the data by name, set by `load_data`. The fingerprint of
-            `model_code` is added. A resumed run must have the same fingerprints.
+        fingerprints: `fingerprint` of each part of the data by name, set by `load_data`. A resumed run must have the
+            same fingerprints.
         state: recurrent state that is carried to the next batch and saved in checkpoints; has a method `to(device)`.
     """
 
@@ -80,7 +119,7 @@ class Task(ABC):
         self.recipe, self.command_line = recipe, command_line
 
     def check(self) -> None:  # noqa: B027 (optional)
-        """Raises a `ValueError` or `OSError` for errors that can be found before anything is loaded."""
+        """Raises errors that can be found before anything is loaded."""
 
     @abstractmethod
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
@@ -88,11 +127,7 @@ class Task(ABC):
 
     @abstractmethod
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
-        """Reads all data, and returns the training batches of one process.
-
-        Raises:
-            ValueError, OSError: if data are missing or do not fit the model.
-        """
+        """Reads all data, and returns the training batches of one process."""
 
     @abstractmethod
     def num_classes(self, model: PreTrainedModel) -> int:
@@ -102,14 +137,10 @@ class Task(ABC):
     def loss(
         self, model: torch.nn.Module, batch: TrainingBatch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Returns the loss to minimise and the losses to log, each summed over the batch and divided by `num_items`.
+        """Returns the loss to minimise, and the losses to log by name; `"loss"` is the cross-entropy.
 
-        Args:
-            model: as Accelerate has prepared it, in training mode.
-            num_items: items of all batches of the update.
-
-        Returns:
-            The loss, and the losses to log by name; `"loss"` is the cross-entropy.
+        Each is summed over the batch and divided by `num_items`, the items of all batches of the update. The model is
+        as Accelerate has prepared it, in training mode.
         """
 
     @abstractmethod
@@ -129,5 +160,11 @@ class Task(ABC):
         """Returns the main scores of `results.json` in one line."""
 
     def record(self, progress: Progress) -> dict[str, Any]:
-        """Returns the common part of `results.json`: recipe, its changes, fingerprints of the data."""
-        return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}
+        """Returns the common part of `results.json`."""
+        return {
+            "epochs": progress.epoch,
+            "updates": progress.step,
+            "recipe": self.recipe.fields(),
+            "changes": progress.changes,
+            "fingerprints": self.fingerprints,
+        }

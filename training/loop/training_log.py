@@ -14,8 +14,9 @@ from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
 from training.loop.checkpointing import sync
-from training.loop.progress import Progress
+from training.loop.task import Progress
 
+# A loss above this multiple of that of guessing counts as diverged.
 DIVERGED_ABOVE_GUESSING = 2.0
 
 
@@ -26,7 +27,7 @@ class TrainingDiverged(ValueError):
 class TrainingLog:
     """Logs mean losses, perplexity and speed (of the predicted items, called `unit`) since the last entry.
 
-    A loss above twice that of guessing among `num_classes` counts as diverged.
+    Guessing among `num_classes` is the reference for a diverged loss. `state` is that of an interrupted run.
     """
 
     def __init__(
@@ -46,21 +47,17 @@ class TrainingLog:
             summed = {"loss": state["summed_loss"], **state.get("summed_further_losses", {})}
             self.summed = {name: loss.to(accelerator.device) for name, loss in summed.items()}
             self.num_items = state["num_items"]
-        if accelerator.is_main_process:
-            self._cut_back()
+        if accelerator.is_main_process and self.path.exists():
+            # Entries after the checkpoint will be logged again; the last line may be incomplete.
+            content = self.path.read_bytes()[: progress.log_size]
+            os.truncate(self.path, content.rfind(b"\n") + 1)
         is_hidden = not accelerator.is_main_process
         self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=is_hidden)
 
-    def _cut_back(self) -> None:
-        """Removes entries after the checkpoint, which will be logged again, and an incomplete line."""
-        if self.path.exists():
-            content = self.path.read_bytes()[: self.progress.log_size]
-            os.truncate(self.path, content.rfind(b"\n") + 1)
-
     def _clear(self) -> None:
         self.summed = {"loss": torch.zeros((), device=self.accelerator.device)}
-        self.num_items = 0.0
-        self.num_counted, self.start = 0.0, time.perf_counter()
+        self.num_items = self.num_counted = 0.0
+        self.start = time.perf_counter()
 
     def state_dict(self) -> dict:
         """Returns the sums of this process for the next entry."""
@@ -90,7 +87,7 @@ class TrainingLog:
         self.start += time.perf_counter() - start
 
     def mean_losses(self) -> dict[str, float] | None:
-        """Returns the mean losses since the last entry, `None` without an update. See `check_loss` for errors."""
+        """Returns the checked mean losses since the last entry, `None` without an update."""
         if not self.num_items:
             return None
         means = {name: loss / self.num_items for name, loss in self.summed.items()}
@@ -123,7 +120,7 @@ class TrainingLog:
         self._clear()
 
     def write_validation(self, scores: dict[str, float]) -> None:
-        """Writes the scores of a validation, and prints them above the progress bar."""
+        """Writes and prints the scores of a validation."""
         self._write(scores)
         if self.accelerator.is_main_process:
             shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -140,9 +137,8 @@ class TrainingLog:
 def check_trackers(names: list[str]) -> None:
     """Raises a `ValueError` for a tracker that is not installed; Accelerate would silently skip it."""
     available = [str(tracker) for tracker in get_available_trackers()]
-    for name in names:
-        if name not in available:
-            raise ValueError(f"the tracker {name} is not known or not installed; available: {', '.join(available)}")
+    if missing := [name for name in names if name not in available]:
+        raise ValueError(f"the tracker {missing[0]} is not known or not installed; available: {', '.join(available)}")
 
 
 def as_scalars(fields: dict) -> dict:
