@@ -1,7 +1,8 @@
-"""Training task of a classifier, independent of the data."""
+"""Training task and recipe of a classifier, independent of the data."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,9 +17,48 @@ from transformers import (
 
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
-from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
+from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate, rows_by_length
 from training.loop.model_setup import changed_config, trained_class
+from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, recorded, with_default
+from training.loop.recipe_parser import parse_groups
 from training.loop.task import BatchSource, ProcessShard, Progress, Task
+
+
+@dataclass
+class ClassifierOptimizationArguments(UpdateArguments):
+    """Adam. The learning rate is halved when validation does not improve."""
+
+    optimizer: ClassVar[str] = "adam"
+    average_from_start: ClassVar[bool] = False
+    schedule: ClassVar[str] = "plateau"
+    plateau_factor: ClassVar[float] = 0.5
+    warmup_steps: ClassVar[int] = 0
+
+    learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.001)
+    adam_epsilon: float = with_default(UpdateArguments, "adam_epsilon", 1e-9)
+    max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 1.0)
+    batch_size: int = with_default(UpdateArguments, "batch_size", 128)
+    num_epochs: int = with_default(UpdateArguments, "num_epochs", 50)
+    patience: int = recorded(
+        "The learning rate is halved after more than this many validations without improvement.", 2, at_least=1
+    )
+
+    @property
+    def plateau_patience(self) -> int:
+        return self.patience
+
+
+@dataclass
+class ClassifierRunArguments(RunArguments):
+    """Fields of every run."""
+
+    eval_batch_size: int = with_default(RunArguments, "eval_batch_size", 512)
+
+
+def parse_classifier_recipe(data: type, program: str, description: str, arguments: list[str]) -> Recipe:
+    """Reads a recipe whose data fields are those of the dataclass `data`. See `parse_groups` for the errors."""
+    groups = (data, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
+    return Recipe(*parse_groups(arguments, groups, program, description))
 
 
 class Classification(Task):
@@ -73,12 +113,11 @@ class Classification(Task):
     def loss(
         self, model: torch.nn.Module, batch: ExampleBatch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        mean_loss = model(**_to_device(collate(batch.examples), device)).loss
-        loss = mean_loss * (len(batch.examples) / num_items)
+        loss = model(**collate(batch.examples, device)).loss * (len(batch.examples) / num_items)
         return loss, {"loss": loss}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
-        predicted = predict_labels(model, self.validation, self.recipe.run.eval_batch_size)
+        predicted = self.predict_labels(model, self.validation)
         right = sum(p == self.labels[example.label] for p, example in zip(predicted, self.validation, strict=True))
         return {"validation_accuracy": right / len(predicted)}
 
@@ -104,23 +143,12 @@ class Classification(Task):
         accuracies = {"validation": results["validation_accuracy"], "test": results["test"]["accuracy"]}
         return ", ".join(f"{name} accuracy {100 * accuracy:.1f} %" for name, accuracy in accuracies.items())
 
-
-def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_size: int) -> list[str]:
-    """Returns the most probable label of each example, in evaluation mode."""
-    predicted: list[str] = [""] * len(examples)
-    with evaluation_mode(model):
-        for rows in rows_by_length(examples, batch_size):
-            inputs = _to_device(collate([examples[index] for index in rows]), model.device)
-            for index, label in zip(rows, model(**inputs).logits.argmax(dim=-1).tolist(), strict=True):
-                predicted[index] = model.config.id2label[label]
-    return predicted
-
-
-def rows_by_length(examples: Sequence[Example], batch_size: int) -> list[list[int]]:
-    """Returns the indices of all examples in batches of similar length."""
-    order = sorted(range(len(examples)), key=lambda index: examples[index].lengths)
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-
-def _to_device(inputs: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    return {name: tensor.to(device) for name, tensor in inputs.items()}
+    def predict_labels(self, model: PreTrainedModel, examples: Sequence[Example]) -> list[str]:
+        """Returns the most probable label of each example, in evaluation mode."""
+        predicted = [""] * len(examples)
+        with evaluation_mode(model):
+            for rows in rows_by_length(examples, self.recipe.run.eval_batch_size):
+                inputs = collate([examples[index] for index in rows], model.device)
+                for index, label in zip(rows, model(**inputs).logits.argmax(dim=-1).tolist(), strict=True):
+                    predicted[index] = self.labels[label]
+        return predicted
