@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
@@ -27,11 +28,11 @@ import onlstm_hf
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.baselines import baseline_trees
+from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import previous_stages, training_stages
-from training.distillation.target_trees import TargetTrees
-from training.distillation.tree_batches import WithTargetTrees
+from training.distillation.target_trees import TargetTrees, WithTargetTrees
 from training.language_models.curves import draw_curves
 from training.language_models.encoded_text import store_encoded
 from training.language_models.model_setup import build_config, build_model, build_tokenizer
@@ -50,7 +51,7 @@ from training.language_models.text_batches import (
 )
 from training.language_models.validation import (
     HeldOutText,
-    gold_sentence_distances,
+    distances_of_layers,
     held_out_sentences,
     load_gold_trees,
     store_preprocessing,
@@ -96,30 +97,23 @@ class LanguageModeling(Task):
         self.fingerprints = self._fingerprints()
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
-        data = self.recipe.data
+        data, arguments = self.recipe.data, self.recipe.optimization
         self.read_data(model.config)
         for name, trees in {"gold": self.treebank, "target": self.target_trees}.items():
-            if trees and not getattr(model, "induces_trees", False):
+            if trees and not model.induces_trees:
                 kind = model.config.model_type
                 raise ValueError(f'models of type "{kind}" induce no trees: leave out the {name} trees')
-        held_out = {
-            part: HeldOutText(
-                sentences,
-                encode_text(sentences, self.tokenizer, data.text_column, part),
-                self.tokenizer,
-                data.independent_sentences,
-            )
-            for part, sentences in self.held_out_sentences.items()
-        }
+        held_out = {}
+        for part, sentences in self.held_out_sentences.items():
+            stream = encode_text(sentences, self.tokenizer, data.text_column, part)
+            held_out[part] = HeldOutText(sentences, stream, self.tokenizer, data.independent_sentences)
         self.validation, self.test = held_out["validation"], held_out.get("test")
         batches = build_batches(self.recipe, self.tokenizer, shard)
         if self.target_trees is None:
             return batches
         training_trees, self.held_out_trees = self.target_trees.split()
-        arguments = self.recipe.optimization
         shard = replace(shard, batch_size=arguments.tree_batch_size)
-        sentences, splits = training_trees.stored.sentences, training_trees.splits()
-        return WithTargetTrees(batches, sentences, splits, self.tokenizer, shard, arguments.seed)
+        return WithTargetTrees(batches, training_trees, self.tokenizer, shard, arguments.seed)
 
     def _fingerprints(self) -> dict[str, str]:
         data = self.recipe.data
@@ -127,7 +121,7 @@ class LanguageModeling(Task):
         parts = {"training text": islice(lines, NUM_STREAMED_LINES) if data.streaming else lines}
         parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
         if data.streaming and data.train_files:
-            parts["bytes of the training text"] = map(file_checksum, map(Path, data.train_files))
+            parts["bytes of the training text"] = map(file_checksum, data.train_files)
         if self.treebank:
             parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
         if self.target_trees:
@@ -164,8 +158,8 @@ class LanguageModeling(Task):
         score = self.validation.score(model, self.recipe.run.eval_batch_size)
         scores = {"validation_loss": score.loss, "validation_perplexity": score.perplexity}
         if self.treebank:
-            stored = gold_sentence_distances(model, self.tokenizer, self.treebank)
-            f1 = {layer: 100 * self._sentence_f1(stored, layer) for layer in stored.by_layer}
+            stored = self._gold_distances(model)
+            f1 = {layer: 100 * self._sentence_f1(stored.trees(layer)) for layer in stored.by_layer}
             scores["parsing_f1"] = f1[stored.parse_layer]
             scores |= {f"parsing_f1_layer_{layer + 1}": score for layer, score in f1.items() if layer is not None}
         if self.target_trees:
@@ -173,7 +167,7 @@ class LanguageModeling(Task):
         return scores
 
     def validation_loss(self, scores: dict[str, float]) -> float:
-        """Returns the validation loss; with target trees, plus the weighted loss on held-out trees."""
+        """Returns the validation loss, with target trees plus the weighted loss on held-out ones."""
         if not self.target_trees:
             return scores["validation_loss"]
         return scores["validation_loss"] + self.recipe.optimization.tree_loss_weight * scores["held_out_tree_loss"]
@@ -194,7 +188,7 @@ class LanguageModeling(Task):
         if self.treebank:
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         if self.target_trees:
-            is_own_text = self.target_trees.text_fingerprint == self.fingerprints["training text"]
+            is_own_text = self.target_trees.stored.model["text"] == self.fingerprints["training text"]
             scores = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
             results["target_trees"] = self.target_trees.describe() | scores
         results |= {
@@ -225,28 +219,27 @@ class LanguageModeling(Task):
 
     def _parse_gold_sentences(self, model: PreTrainedModel, tree_file: Path) -> dict:
         """Stores the distances of every layer, and returns the scores of their trees."""
-        seed = self.recipe.optimization.seed
-        stored = gold_sentence_distances(model, self.tokenizer, self.treebank, seed=seed)
+        stored = self._gold_distances(model, seed=self.recipe.optimization.seed)
         write_tree_file(tree_file, stored)
         f1_by_layer = {
             "all layers" if layer is None else f"layer {layer + 1}": {
-                rule: self._sentence_f1(stored, layer, rule) for rule in ("right", "none")
+                rule: self._sentence_f1(stored.trees(layer, rule)) for rule in ("right", "none")
             }
             for layer in stored.by_layer
         }
-        scores = score_parses(stored.trees(), self.treebank)
         return {
-            "parsing": scores.to_dict(),
-            "baselines": {
-                name: score_parses(baseline_trees(name, self.treebank), self.treebank, num_resamples=0).sentence_f1
-                for name in BASELINES_SHOWN
-            },
+            "parsing": score_parses(stored.trees(), self.treebank).to_dict(),
+            "baselines": {name: self._sentence_f1(baseline_trees(name, self.treebank)) for name in BASELINES_SHOWN},
             "sentence_f1_by_layer": f1_by_layer,
             "parsing_unknown_words": stored.model["unknown_words"],
         }
 
-    def _sentence_f1(self, stored: SentenceDistances, layer: int | None, rule: str = "right") -> float:
-        return score_parses(stored.trees(layer, rule), self.treebank, num_resamples=0).sentence_f1
+    def _gold_distances(self, model: PreTrainedModel, **description: Any) -> SentenceDistances:
+        words = [list(tree.words) for tree in self.treebank]
+        return distances_of_layers(model, self.tokenizer, words, progress=False, **description)
+
+    def _sentence_f1(self, trees: list[InducedTree]) -> float:
+        return score_parses(trees, self.treebank, num_resamples=0).sentence_f1
 
 
 def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:

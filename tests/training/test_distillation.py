@@ -37,9 +37,8 @@ from tests.helpers.training_runs import (
 )
 from training import average_trees as averaging_script
 from training import release, train_lm
-from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
-from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
-from training.distillation.tree_batches import WithTargetTrees
+from training.distillation.splitting_loss import splits_of_tree, splitting_loss
+from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees, WithTargetTrees
 from training.language_models.text_batches import Batch, TextLines
 from training.loop.task import ProcessShard
 
@@ -147,8 +146,7 @@ def test_only_the_tree_loss_is_computed_without_dropout(project):
     target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
     model = MODEL_TYPES["onlstm"].make(**ids_of(tokenizer), **dict.fromkeys(DROPOUTS, 0.5)).train()
-    sentences, splits = target_trees.stored.sentences, target_trees.splits()
-    source = WithTargetTrees(None, sentences, splits, tokenizer, ProcessShard(5), seed=0)
+    source = WithTargetTrees(None, target_trees, tokenizer, ProcessShard(5), seed=0)
     losses = [target_trees.loss(model, source._batch(range(5))) for _ in range(2)]
     assert torch.equal(*losses) and losses[0].requires_grad
     assert model.training and all(module.training for module in model.modules())
@@ -232,10 +230,12 @@ def test_tree_batches_differ_by_epoch_are_shared_by_processes_and_restart_anywhe
             yield from [Batch(None, None, None, False, 1.0, 1.0)] * (7 - start)
 
     sentences = [("the",) * (3 + index % 4) for index in range(20)]
+    distances = [[0.0] * len(words) for words in sentences]
+    target_trees = TargetTrees(SentenceDistances(sentences, {None: distances}, branching_bias="right"), 1.0)
     tokenizer = build_word_tokenizer(["the"])
 
     def numbers(shard, epoch=0, start=0):
-        source = WithTargetTrees(Text(), sentences, [*range(20)], tokenizer, shard, seed=1)
+        source = WithTargetTrees(Text(), target_trees, tokenizer, shard, seed=1)
         source._batch = lambda indices: [*indices]
         return [batch.trees for batch in source.batches(epoch, start)]
 
@@ -257,12 +257,12 @@ def test_tree_batches_have_eos_first_tokens_of_words_and_splits(project):
     assert not set(held_out.stored.sentences) & set(train_trees.stored.sentences)
     assert min(map(len, target_trees.stored.sentences)) == 3
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters")
-    sentences, splits = [("the", "cat", "runs"), ("the", "cat")], [[Split(0, 3, 2, 3)], []]
-    source = WithTargetTrees(None, sentences, splits, tokenizer, ProcessShard(1), 0)
-    batch = source._batch([1, 0])
+    sentences, distances = [("the", "cat", "runs"), ("the", "cat")], [[0.0, 0.0, 1.0], [0.0, 0.0]]
+    two = TargetTrees(SentenceDistances(sentences, {None: distances}, branching_bias="none"), 1.0)
+    batch = WithTargetTrees(None, two, tokenizer, ProcessShard(1), 0)._batch([1, 0])
     assert tokenizer.convert_ids_to_tokens(batch.input_ids[:, 0]) == [tokenizer.eos_token] * 2
     assert tokenizer.convert_ids_to_tokens(batch.input_ids[1, batch.first_tokens[1]]) == ["t", " ", " "]
-    assert batch.splits.tolist() == [[1, 0, 3, 2, 3]]
+    assert batch.splits.tolist() == [[1, 1, 3, 2, 3]]
 
 
 @pytest.mark.parametrize(

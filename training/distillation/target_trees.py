@@ -1,23 +1,27 @@
-"""Averaged trees as training targets: loss and held-out score."""
+"""Averaged trees as training targets: batches, loss and held-out score."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
-from typing import Any
+from itertools import compress, cycle, islice
+from random import Random
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from onlstm_hf.parsing.sentences import first_of_each_unit
 from onlstm_hf.scoring.agreement import tree_agreement
+from onlstm_hf.text.word_alignment import encode_words
 from onlstm_hf.trees.distances import distances_of_tree
-from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
-from training.distillation.tree_batches import TreeBatch
+from training.loop.task import BatchSource, ProcessShard, TrainingBatch
 
 # Shorter sentences have only one tree.
 FEWEST_WORDS = 3
@@ -27,13 +31,27 @@ HELD_OUT_EVERY = 50
 RIGHT_BRANCHING = "right-branching"
 
 
-@dataclass(frozen=True)
-class TargetTrees:
-    """Target trees, given by distances.
+class TreeBatch(NamedTuple):
+    """Whole sentences with the splits of their target trees.
 
     Attributes:
-        stored: sentences and distances; `stored.model` describes the averaged models.
-        temperature: temperature of the splitting loss.
+        input_ids: `[B, T]`, an `<eos>` before each sentence, as in `parse`.
+        attention_mask: `[B, T]`, 0 at padding.
+        first_tokens: `[B, num_words]`, position of the first token of each word; 0 at padding.
+        splits: `[num_splits, 5]`, batch row and fields of each split of the target trees.
+    """
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+    first_tokens: torch.Tensor
+    splits: torch.Tensor
+
+
+@dataclass(frozen=True)
+class TargetTrees:
+    """Target trees, given by distances, and the temperature of the splitting loss.
+
+    `stored.model` describes the averaged models, and `stored.branching_bias` is the rule that builds the trees.
     """
 
     stored: SentenceDistances
@@ -53,47 +71,38 @@ class TargetTrees:
                 f"{path} has the distances of one model, not averaged trees: create these from several models with "
                 "training/average_trees.py"
             )
-        target_trees = cls(_chosen(stored, [len(words) >= FEWEST_WORDS for words in stored.sentences]), temperature)
+        target_trees = cls(stored, temperature)._chosen([len(words) >= FEWEST_WORDS for words in stored.sentences])
         if len(target_trees.stored.sentences) < 2:
             raise ValueError(f"{path} has too few sentences of {FEWEST_WORDS} words or more")
         return target_trees
 
-    @property
-    def branching_bias(self) -> str:
-        """Returns the rule that builds the trees from these distances."""
-        return self.stored.branching_bias
-
-    @property
-    def text_fingerprint(self) -> str:
-        """Returns the `fingerprint` of the parsed text."""
-        return self.stored.model["text"]
-
-    def lines(self) -> Iterator[str]:
-        """Yields the trees as text for a `fingerprint`."""
-        yield self.branching_bias
-        for words, distances in zip(self.stored.sentences, self.stored.by_layer[None], strict=True):
-            yield f"{' '.join(words)} {distances}"
+    def _chosen(self, is_chosen: Sequence[bool]) -> TargetTrees:
+        sentences = list(compress(self.stored.sentences, is_chosen))
+        by_layer = {None: list(compress(self.stored.by_layer[None], is_chosen))}
+        return replace(self, stored=replace(self.stored, sentences=sentences, by_layer=by_layer))
 
     def split(self) -> tuple[TargetTrees, TargetTrees]:
         """Splits the trees into training and held-out ones (the first and every 50th after it)."""
         is_held_out = [index % HELD_OUT_EVERY == 0 for index in range(len(self.stored.sentences))]
-        train = _chosen(self.stored, [not held_out for held_out in is_held_out])
-        return replace(self, stored=train), replace(self, stored=_chosen(self.stored, is_held_out))
+        return self._chosen([not held_out for held_out in is_held_out]), self._chosen(is_held_out)
+
+    def lines(self) -> Iterator[str]:
+        """Yields the trees as text for a `fingerprint`."""
+        yield self.stored.branching_bias
+        for words, distances in zip(self.stored.sentences, self.stored.by_layer[None], strict=True):
+            yield f"{' '.join(words)} {distances}"
 
     @property
     def rules(self) -> tuple[str, ...]:
         """Returns the rules to train with: the trees' own rule, and `"none"`, which can yield every binary tree."""
-        return tuple(dict.fromkeys((self.branching_bias, "none")))
-
-    def trees(self) -> list[InducedTree]:
-        """Returns the target trees."""
-        return self.stored.trees(branching_bias=self.branching_bias)
+        return tuple(dict.fromkeys((self.stored.branching_bias, "none")))
 
     def splits(self) -> list[list[Split]]:
         """Returns the split decisions of each tree for all rules together."""
-        splits = [splits_of_tree(distances, self.branching_bias) for distances in self.stored.by_layer[None]]
-        for rule in self.rules[1:]:
-            for splits_of_sentence, tree in zip(splits, self.trees(), strict=True):
+        own_rule, *other_rules = self.rules
+        splits = [splits_of_tree(distances, own_rule) for distances in self.stored.by_layer[None]]
+        for rule in other_rules:
+            for splits_of_sentence, tree in zip(splits, self.stored.trees(branching_bias=own_rule), strict=True):
                 splits_of_sentence += splits_of_tree(distances_of_tree(tree, rule), rule)
         return splits
 
@@ -113,7 +122,7 @@ class TargetTrees:
             splits = torch.tensor([(0, *split) for split in splits]).view(-1, 5)
             losses.append(splitting_loss(torch.tensor([distances]), splits, self.temperature).item())
         induced = replace(self.stored, by_layer={None: predicted})
-        target = self.trees()
+        target = self.stored.trees(branching_bias=self.stored.branching_bias)
         f1 = [tree_agreement([induced.trees(branching_bias=rule), target])[0, 1] for rule in self.rules]
         return {"held_out_tree_loss": sum(losses) / len(losses), "held_out_tree_f1": 100 * float(sum(f1) / len(f1))}
 
@@ -121,22 +130,67 @@ class TargetTrees:
         """Returns the description of the target trees for results and cards."""
         members = self.stored.model["averaged"]
         averaged = [member for member in members if member["model_type"] != RIGHT_BRANCHING]
-        weights_of_models, weights = ([member["weight"] for member in group] for group in (averaged, members))
+        weights_of_models, weights = (sum(member["weight"] for member in group) for group in (averaged, members))
         model_types = {member["model"]: member["model_type"] for member in averaged}
         return {
             "num_models": len(model_types),
-            "model_types": {kind: [*model_types.values()].count(kind) for kind in dict.fromkeys(model_types.values())},
+            "model_types": dict(Counter(model_types.values())),
             "num_averaged": len(averaged),
-            "right_branching_share": 1 - sum(weights_of_models) / sum(weights),
+            "right_branching_share": 1 - weights_of_models / weights,
             "num_sentences": len(self.stored.sentences),
             "held_out_every": HELD_OUT_EVERY,
-            "branching_bias": self.branching_bias,
+            "branching_bias": self.stored.branching_bias,
             "ties": self.stored.model.get("ties"),
             "command": self.stored.model["command"],
         }
 
 
-def _chosen(stored: SentenceDistances, is_chosen: Sequence[bool]) -> SentenceDistances:
-    """Returns the chosen sentences with their distances."""
-    sentences, distances = (list(compress(items, is_chosen)) for items in (stored.sentences, stored.by_layer[None]))
-    return replace(stored, sentences=sentences, by_layer={None: distances})
+class WithTargetTrees:
+    """Batches of text, each with a batch of target trees in its field `trees`.
+
+    A tree batch has sentences of similar length. Each epoch of the text shuffles the tree batches again, and repeats
+    them if the text has more batches. The seed and the epoch determine the order. `shard` has the rows of this process
+    in a tree batch.
+    """
+
+    def __init__(
+        self,
+        text: BatchSource,
+        target_trees: TargetTrees,
+        tokenizer: PreTrainedTokenizerBase,
+        shard: ProcessShard,
+        seed: int,
+    ):
+        self.text, self.shard, self.seed, self.eos_token_id = text, shard, seed, tokenizer.eos_token_id
+        self.sentences = [encode_words(tokenizer, words) for words in target_trees.stored.sentences]
+        self.splits = target_trees.splits()
+        if len(self.sentences) < shard.num_rows:
+            raise ValueError(
+                f"there are target trees of {len(self.sentences)} sentences to train on, too few for {shard.num_rows} "
+                "in an update: lower tree_batch_size"
+            )
+
+    def num_batches(self, epoch: int) -> int | None:
+        return self.text.num_batches(epoch)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[TrainingBatch]:
+        generator, size = Random(f"{self.seed} {epoch} trees"), self.shard.num_rows
+        order = [*range(len(self.sentences))]
+        generator.shuffle(order)
+        order = sorted(order[: len(order) // size * size], key=lambda index: len(self.sentences[index][0]))
+        groups = [order[first : first + size] for first in range(0, len(order), size)]
+        generator.shuffle(groups)
+        for batch, group in zip(self.text.batches(epoch, start), islice(cycle(groups), start, None), strict=False):
+            yield batch._replace(trees=self._batch(group[self.shard.rows]))
+
+    def _batch(self, indices: Sequence[int]) -> TreeBatch:
+        rows, first_tokens, splits = [], [], []
+        for row, index in enumerate(indices):
+            input_ids, word_of_token = self.sentences[index]
+            rows.append(torch.tensor([self.eos_token_id, *input_ids]))
+            positions = range(1, len(rows[-1]))
+            first_tokens.append(torch.tensor(first_of_each_unit(positions, word_of_token)))
+            splits += [(row, *split) for split in self.splits[index]]
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        input_ids, first_tokens = (pad_sequence(parts, batch_first=True) for parts in (rows, first_tokens))
+        return TreeBatch(input_ids, mask, first_tokens, torch.tensor(splits).view(-1, 5))

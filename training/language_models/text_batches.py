@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import bounded_windows
-from training.distillation.tree_batches import TreeBatch
+from training.distillation.target_trees import TreeBatch
 from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DATA_FILES, DataArguments, TextArguments
 from training.loop.task import ProcessShard

@@ -12,7 +12,7 @@ from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.tree_files import SentenceDistances
 from onlstm_hf.trees.treebank import GoldTree, Preprocessing, gold_trees_from_brackets, preprocessing_of, read_treebank
-from training.language_models.recipe import DataArguments
+from training.language_models.recipe import DataArguments, TextArguments
 from training.language_models.text_batches import load_dataset_column, load_texts, text_of
 
 
@@ -54,9 +54,12 @@ def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
     }
 
 
-def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
-    """Returns the preprocessing of gold trees: that of the recipe, of the checkpoint, or the papers' protocol."""
-    return preprocessing_of(
+def store_preprocessing(data: TextArguments, config: PreTrainedConfig) -> None:
+    """Writes the preprocessing of gold trees into a model's configuration; that of the papers is `None`.
+
+    It is that of the recipe, of the checkpoint, or of the papers.
+    """
+    preprocessing = preprocessing_of(
         data.treebank_preset,
         config.treebank_preprocessing,
         dropped_tags=data.dropped_tags,
@@ -64,20 +67,15 @@ def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Pre
         digits=data.treebank_digits,
         function_tag_separators=data.function_tag_separators,
     )
-
-
-def store_preprocessing(data: DataArguments, config: PreTrainedConfig) -> None:
-    """Writes `treebank_preprocessing` into a model's configuration; that of the papers is written as `None`."""
-    preprocessing = treebank_preprocessing(data, config)
     config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
 
 
-def load_gold_trees(data: DataArguments, config: PreTrainedConfig) -> list[GoldTree] | None:
+def load_gold_trees(data: TextArguments, config: PreTrainedConfig) -> list[GoldTree] | None:
     """Reads gold trees from a file or a column of the validation split; `None` if the recipe names none.
 
-    Sentences without a word are left out.
+    They are read as `store_preprocessing` says. Sentences without a word are left out.
     """
-    preprocessing = treebank_preprocessing(data, config)
+    preprocessing = preprocessing_of(None, config.treebank_preprocessing)
     if data.gold_trees is not None:
         trees = read_treebank(data.gold_trees, preprocessing)
     elif data.gold_tree_column is not None:
@@ -87,14 +85,6 @@ def load_gold_trees(data: DataArguments, config: PreTrainedConfig) -> list[GoldT
     else:
         return None
     return [tree for tree in trees if tree.words]
-
-
-def gold_sentence_distances(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree], **description: Any
-) -> SentenceDistances:
-    """Returns `distances_of_layers` for the words of gold trees."""
-    words = [list(tree.words) for tree in treebank]
-    return distances_of_layers(model, tokenizer, words, progress=False, **description)
 
 
 def distances_of_layers(
