@@ -37,13 +37,18 @@ from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.results_file import portable, write_results
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import GrammarRecipe, parse_grammar_recipe
-from training.grammar.sentences import EncodedSentences, GrammarBatch, GrammarBatches, groups_of_one_length
-from training.grammar.trees import parse_sentences, stored_trees
+from training.grammar.sentences import (
+    EncodedSentences,
+    GrammarBatch,
+    GrammarBatches,
+    groups_of_one_length,
+    parse_sentences,
+    stored_trees,
+)
 from training.grammar.votes import SpanVotes, files_of_votes
 from training.language_models.model_setup import build_tokenizer
 from training.language_models.text_batches import check_files, load_texts, text_of
 from training.language_models.validation import load_gold_trees, store_preprocessing
-from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config
 from training.loop.run import run_script, train
 from training.loop.task import BatchSource, ProcessShard, Progress, Task
@@ -71,12 +76,9 @@ class GrammarInduction(Task):
         if not is_word_level(self.tokenizer):
             raise ValueError(f"a grammar needs one token per word, but {data.tokenizer} is a subword tokenizer")
         fields = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
-        config = changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model)
-        store_preprocessing(data, config)
-        if checkpoint is None:
-            return NeuralGrammar(config)
-        with reported_damage(f"the checkpoint {checkpoint}"):
-            return NeuralGrammar.from_pretrained(checkpoint)
+        model = NeuralGrammar(changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model))
+        store_preprocessing(data, model.config)
+        return model
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         data = self.recipe.data
@@ -105,7 +107,7 @@ class GrammarInduction(Task):
         self, model: torch.nn.Module, batch: GrammarBatch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         scores = None if batch.span_scores is None else batch.span_scores.to(device)
-        loss = -model(batch.input_ids.to(device), scores).log_likelihood.sum() / num_items
+        loss = -model(batch.input_ids.to(device), scores).sum() / num_items
         return loss, {"loss": loss}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
@@ -127,8 +129,7 @@ class GrammarInduction(Task):
         return scores
 
     def _gold_parses(self, model: PreTrainedModel) -> list:
-        words = [tree.words for tree in self.treebank]
-        sentences = EncodedSentences.from_words(words, self.tokenizer)
+        sentences = EncodedSentences.from_words((tree.words for tree in self.treebank), self.tokenizer)
         with evaluation_mode(model):
             return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
 
@@ -136,21 +137,16 @@ class GrammarInduction(Task):
         return scores["validation_loss"]
 
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
-        data, run = self.recipe.data, self.recipe.run
-        model = NeuralGrammar.from_pretrained(output_dir / "best").to(device)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        description = {
-            "model_type": model.config.model_type,
-            "num_parameters": parameters,
-            "seed": self.recipe.optimization.seed,
-        }
+        data, model = self.recipe.data, NeuralGrammar.from_pretrained(output_dir / "best").to(device)
+        description = {"model_type": model.config.model_type, "num_parameters": model.num_parameters()}
+        description["seed"] = self.recipe.optimization.seed
         if model.config.treebank_preprocessing is not None:
             description["treebank_preprocessing"] = model.config.treebank_preprocessing
         results = {
             "task": "grammar induction",
             "name": output_dir.name,
             "model_type": model.config.model_type,
-            "parameters": parameters,
+            "parameters": model.num_parameters(),
             **{name: score for name, score in self.validate(model).items() if name != "parsing_f1"},
             "best_epoch": progress.best_epoch,
             "training_seconds": round(progress.seconds, 1),
@@ -166,16 +162,14 @@ class GrammarInduction(Task):
             results["parsing"] = score_parses(trees, self.treebank).to_dict()
             results["parsing_unknown_words"] = unknown
         if data.parse_text:
-            trees = parse_sentences(model, self.text, run.eval_batch_size, progress=None)
+            trees = parse_sentences(model, self.text, self.recipe.run.eval_batch_size, progress=None)
             write_rank_file(output_dir / TEXT_TREES, stored_trees(trees, **portable(description)))
         return write_results(output_dir / "results.json", results, "training/train_grammar.py", self.command_line)
 
     def summary(self, results: dict) -> str:
-        scores = [f"validation loss {results['validation_loss']:.3f}"]
-        scores.append(f"perplexity {results['validation_perplexity']:.1f}")
-        if "parsing" in results:
-            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}")
-        return ", ".join(scores)
+        perplexity = f"perplexity {results['validation_perplexity']:.1f}"
+        f1 = f", sentence F1 {100 * results['parsing']['sentence_f1']:.1f}" if "parsing" in results else ""
+        return f"validation loss {results['validation_loss']:.3f}, {perplexity}{f1}"
 
 
 main = partial(train, GrammarInduction, parse_grammar_recipe)

@@ -24,8 +24,7 @@ from tests.helpers.training_runs import check_resumption, command, log_of, run_i
 from training import average_trees, train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
-from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
-from training.grammar.trees import parse_sentences
+from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length, parse_sentences
 from training.grammar.votes import UNVOTED_SCORE, SpanVotes, files_of_votes
 from training.loop.model_setup import changed_config
 from training.loop.task import ProcessShard
@@ -98,7 +97,7 @@ def test_the_inside_sum_matches_enumeration_of_trees_and_labels(grammar, num_wor
     input_ids = torch.randint(SIZES["vocab_size"], (2, num_words), generator=generator)
     scores = torch.randn(2, num_words + 1, num_words + 1, generator=generator, dtype=torch.float64)
     for span_scores in (None, scores):
-        log_likelihood = grammar(input_ids, span_scores).log_likelihood
+        log_likelihood = grammar(input_ids, span_scores)
         marginals = grammar.span_marginals(input_ids, span_scores)
         for row, sentence in enumerate(input_ids.tolist()):
             weights = {}
@@ -140,11 +139,11 @@ def test_gradients_match_autograd(grammar, num_words, with_scores):
         inputs.append(scores)
     weights = torch.tensor([1.0, 0.3, -2.0], dtype=torch.float64)
     expected = torch.autograd.grad((plain_log_likelihood(grammar, input_ids, scores) * weights).sum(), inputs)
-    found = torch.autograd.grad((grammar(input_ids, scores).log_likelihood * weights).sum(), inputs)
+    found = torch.autograd.grad((grammar(input_ids, scores) * weights).sum(), inputs)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
     if with_scores:  # marginals are the derivatives by the scores of the spans
-        derivatives = torch.autograd.grad(grammar(input_ids, scores).log_likelihood.sum(), scores)[0]
+        derivatives = torch.autograd.grad(grammar(input_ids, scores).sum(), scores)[0]
         torch.testing.assert_close(grammar.span_marginals(input_ids, scores), derivatives)
 
 
@@ -158,19 +157,14 @@ def test_long_sentences_of_rare_words_neither_underflow_nor_overflow():
     for start in range(79):
         scores[:, start, 80] = 5.0
     for span_scores in (None, scores):
-        log_likelihood = model(input_ids, span_scores).log_likelihood
-        exact = model.double()(input_ids, None if span_scores is None else span_scores.double()).log_likelihood
+        log_likelihood = model(input_ids, span_scores)
+        exact = model.double()(input_ids, None if span_scores is None else span_scores.double())
         model.float()
         assert log_likelihood.tolist() == pytest.approx(exact.tolist(), rel=1e-5)
         log_likelihood.sum().backward()
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
     marginals = model.span_marginals(input_ids, scores)
     assert marginals[:, range(79), 80].min() > 0.999
-
-
-def test_a_sentence_of_one_word_has_no_derivation(grammar):
-    with pytest.raises(ValueError, match="two words or more"):
-        grammar(torch.tensor([[1]]))
 
 
 def test_the_tree_of_a_sentence_maximises_the_expected_spans(grammar):
@@ -221,7 +215,7 @@ def test_trees_with_unvoted_spans_get_no_weight(grammar):
     scores = SpanVotes([one_tree]).scores([0], 4, strength=0.5).double()
     tree = (0, ((1, 2), 3))
     expected = math.log(tree_weight(tree, [1, 2, 3, 4], grammar)) + 0.5 * 6
-    assert grammar(input_ids, scores).log_likelihood.item() == pytest.approx(expected, abs=1e-9)
+    assert grammar(input_ids, scores).item() == pytest.approx(expected, abs=1e-9)
 
 
 def test_bad_votes_are_refused(tmp_path, monkeypatch):
@@ -380,8 +374,8 @@ def test_a_run_cannot_resume_with_other_votes(project):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--train_files", "missing.txt"], "there is no text file missing.txt"),
-        (["--gold_trees", "missing.mrg"], "there is no treebank missing.mrg"),
+        (["--train_files", "missing.txt"], "there is no file missing.txt"),
+        (["--gold_trees", "missing.mrg"], "there is no file missing.mrg"),
         (["--votes", "missing.xz"], "there is no file of trees missing.xz"),
         (["--votes", "other.ranks.xz"], "has the trees of another text"),
         (["--min_length", "9", "--max_length", "8"], "max_length 8 is less than min_length 9"),

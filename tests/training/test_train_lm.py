@@ -477,7 +477,7 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--gold_trees nowhere.mrg", "no treebank nowhere.mrg"),
+        ("--gold_trees nowhere.mrg", "no file nowhere.mrg"),
         ("--gold_trees valid.txt", "valid.txt"),
         ("--train_files empty.txt", "empty.txt is empty"),
         ("--validation_files empty.txt", "empty.txt is empty"),

@@ -156,7 +156,7 @@ def test_the_last_line_of_each_run_is_shown_while_it_runs(stand_in, capsys):
     [
         (["1", "--seed", "3"], "give the seeds with --seeds"),
         (["1", "--learning_rat", "3"], "unknown arguments: --learning_rat 3"),
-        (["1", "--train_files", "nowhere.txt"], "no text file nowhere.txt"),
+        (["1", "--train_files", "nowhere.txt"], "no file nowhere.txt"),
         (["1", "--batch_size", "0"], "batch_size must be at least 1"),
         (["1", "--model.hidden_sise", "3"], "ONLSTMConfig has no fields hidden_sise"),
     ],

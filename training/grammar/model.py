@@ -7,13 +7,11 @@ and Right Productions".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.utils import ModelOutput
 
 from training.grammar.inside import GrammarScores, log_partition, span_marginals
 
@@ -62,13 +60,6 @@ class ResidualLayer(nn.Module):
         return inputs + self.second(self.first(inputs).relu()).relu()
 
 
-@dataclass
-class GrammarOutput(ModelOutput):
-    """Log-probability of each sentence, `[B]`; with span scores, the log of the weighted sum over its trees."""
-
-    log_likelihood: torch.Tensor | None = None
-
-
 class NeuralGrammar(PreTrainedModel):
     """Grammar over sentences of two words or more; the root is a nonterminal."""
 
@@ -99,17 +90,14 @@ class NeuralGrammar(PreTrainedModel):
             for vectors in (module.root, module.nonterminals, module.preterminals):
                 nn.init.xavier_uniform_(vectors)
 
-    def forward(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> GrammarOutput:
-        """Computes the log-likelihood of sentences.
+    def forward(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> torch.Tensor:
+        """Returns the log-probability of each sentence, `[B]`; with scores, the log of the weighted sum over trees.
 
         Args:
-            input_ids: `[B, n]`, sentences of one length, one token per word.
+            input_ids: `[B, n]`, sentences of one length, one token per word, at least two words.
             span_scores: `[B, n + 1, n + 1]`, added to the log weight of each tree with the span from `i` to `j`.
-
-        Raises:
-            ValueError: for sentences of fewer than two words.
         """
-        return GrammarOutput(log_partition(self.scores(input_ids, span_scores)))
+        return log_partition(self.scores(input_ids, span_scores))
 
     @torch.no_grad()
     def span_marginals(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> torch.Tensor:
@@ -124,12 +112,5 @@ class NeuralGrammar(PreTrainedModel):
         scales = words.detach().amax(-1)
         words = (words - scales.unsqueeze(-1)).exp()
         count = self.config.num_nonterminals
-        return GrammarScores(
-            words @ left[:, count:].T,
-            words @ right[:, count:].T,
-            scales,
-            left[:, :count],
-            right[:, :count],
-            root,
-            span_scores,
-        )
+        left_words, right_words = words @ left[:, count:].T, words @ right[:, count:].T
+        return GrammarScores(left_words, right_words, scales, left[:, :count], right[:, :count], root, span_scores)

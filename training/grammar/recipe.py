@@ -62,11 +62,7 @@ class GrammarRunArguments(RunArguments):
 
 @dataclass
 class GrammarRecipe(Recipe):
-    """All arguments of a run, by group.
-
-    Raises:
-        ValueError: if a value is out of range, or fields contradict each other.
-    """
+    """All arguments of a run, by group; a `ValueError` names a value out of range or a contradiction."""
 
     data: GrammarDataArguments
     model: ModelFields

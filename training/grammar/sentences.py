@@ -1,27 +1,27 @@
-"""Sentences as token ids, and batches of sentences of one length with a limited number of words."""
+"""Sentences as token ids, batches of sentences of one length, and the trees of a grammar."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.parsing.sentences import first_of_each_unit
 from onlstm_hf.text.word_alignment import encode_sentence, encode_words
+from onlstm_hf.trees.averaging import best_trees
+from onlstm_hf.trees.distances import distances_of_tree
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.tree_files import SentenceDistances
+from onlstm_hf.utils.iteration import progress_bar
+from training.grammar.model import NeuralGrammar
 from training.grammar.votes import SpanVotes
 from training.loop.task import ProcessShard
 
-
-class GrammarBatch(NamedTuple):
-    """Sentences of one length, `[B, n]`, and the span scores of their votes, `[B, n + 1, n + 1]`."""
-
-    input_ids: torch.Tensor
-    span_scores: torch.Tensor | None
-    num_items: float
-    lr_scale: float = 1.0
+# Rule of the distances that represent trees in files. It can yield every binary tree.
+STORED_RULE = "none"
 
 
 class EncodedSentences(NamedTuple):
@@ -59,6 +59,15 @@ def groups_of_one_length(indices: Iterable[int], ids: Sequence[Sequence[int]], n
     return groups
 
 
+class GrammarBatch(NamedTuple):
+    """Sentences of one length, `[B, n]`, and the span scores of their votes, `[B, n + 1, n + 1]`."""
+
+    input_ids: torch.Tensor
+    span_scores: torch.Tensor | None
+    num_items: float
+    lr_scale: float = 1.0
+
+
 class GrammarBatches:
     """Training batches of one process, shuffled in every epoch.
 
@@ -67,9 +76,6 @@ class GrammarBatches:
         indices: indices of the training sentences.
         shard: this process's part of a batch. Batches with fewer sentences than processes are dropped.
         seed: determines the order together with the epoch.
-
-    Raises:
-        ValueError: if there is no sentence to train on.
     """
 
     def __init__(
@@ -93,13 +99,11 @@ class GrammarBatches:
         shard = self.shard
         for group in self._groups(epoch)[start:]:
             indices = group[shard.process_index :: shard.num_processes]
-            length = len(self.ids[group[0]])
-            yield self.batch(indices, length * len(group) / shard.num_processes)
+            yield self.batch(indices, len(self.ids[group[0]]) * len(group) / shard.num_processes)
 
     def batch(self, indices: Sequence[int], num_items: float) -> GrammarBatch:
         """Returns a batch of sentences of one length."""
-        input_ids = torch.tensor([self.ids[index] for index in indices])
-        scores = None
+        input_ids, scores = torch.tensor([self.ids[index] for index in indices]), None
         if self.votes is not None:
             scores = self.votes.scores(indices, input_ids.shape[1], self.vote_strength)
         return GrammarBatch(input_ids, scores, num_items)
@@ -111,3 +115,28 @@ class GrammarBatches:
         groups = [group for group in groups if len(group) >= self.shard.num_processes]
         generator.shuffle(groups)
         return groups
+
+
+def parse_sentences(
+    model: NeuralGrammar, sentences: EncodedSentences, batch_size: int, progress: bool | None = False
+) -> list[InducedTree]:
+    """Returns the binary tree of each sentence whose spans have the largest sum of probabilities.
+
+    It maximises the expected number of correct spans (Goodman 1996). `batch_size` counts words.
+    """
+    trees = [InducedTree.from_spans(words, ()) for words in sentences.words]
+    longer = [index for index, ids in enumerate(sentences.ids) if len(ids) > 2]
+    groups = groups_of_one_length(longer, sentences.ids, batch_size)
+    for group in progress_bar(groups, description="parsing", unit="batch", shown=progress):
+        input_ids = torch.tensor([sentences.ids[index] for index in group], device=model.device)
+        marginals = model.span_marginals(input_ids).double().cpu().numpy()
+        best = best_trees(marginals, [sentences.words[index] for index in group], ties="right")
+        for index, tree in zip(group, best, strict=True):
+            trees[index] = tree
+    return trees
+
+
+def stored_trees(trees: list[InducedTree], **description: Any) -> SentenceDistances:
+    """Returns binary trees with a description of the model, for tree files and rank files."""
+    distances = [distances_of_tree(tree, STORED_RULE) for tree in trees]
+    return SentenceDistances([tree.words for tree in trees], {None: distances}, None, description, STORED_RULE)

@@ -24,9 +24,7 @@ class SpanVotes:
     """Votes of parsers for the spans of each sentence.
 
     Attributes:
-        ends: `[S]`, end of each sentence in `spans` and `votes`.
-        spans: `[V, 2]`, start and end of each span with votes.
-        votes: `[V]`, total weight of the parsers whose trees have the span.
+        ends: `[S]`, end of each sentence in `spans` `[V, 2]` and `votes` `[V]`, the total weights of the parsers.
     """
 
     def __init__(self, sentences: Sequence[dict[tuple[int, int], float]]):
@@ -36,16 +34,7 @@ class SpanVotes:
 
     @classmethod
     def read(cls, names: Sequence[str], sentences: Sequence[Sequence[str]], branching_bias: str) -> SpanVotes:
-        """Reads votes from files of trees.
-
-        Args:
-            names: FILE, or FILE=WEIGHT for a parser with this weight.
-            sentences: words of each sentence of the text.
-            branching_bias: rule that builds trees from distances.
-
-        Raises:
-            FileNotFoundError, ValueError: if a file cannot be read, or is of another text.
-        """
+        """Reads votes for the words of each sentence from files of trees, FILE or FILE=WEIGHT."""
         votes: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
         for path, weight in files_of_votes(names):
             trees = read_trees_of_text(path, sentences).trees(branching_bias=branching_bias)

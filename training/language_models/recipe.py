@@ -150,11 +150,7 @@ ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModel
 
 @dataclass
 class LanguageModelRecipe(Recipe):
-    """All arguments of a run, by group.
-
-    Raises:
-        ValueError: if a value is out of range, or fields contradict each other.
-    """
+    """All arguments of a run, by group; a `ValueError` names a value out of range or a contradiction."""
 
     data: DataArguments
     model: ModelArguments
@@ -163,11 +159,7 @@ class LanguageModelRecipe(Recipe):
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_data()
-        self._check_optimization()
-
-    def _check_data(self) -> None:
-        data = self.data
+        data, arguments = self.data, self.optimization
         check_text_arguments(data)
         if data.train_files is not None and data.validation_files is None:
             raise ValueError("train_files need validation_files")
@@ -176,13 +168,10 @@ class LanguageModelRecipe(Recipe):
                 raise ValueError(f"{name} go with train_files; with a dataset give {name.replace('files', 'split')}")
         if data.streaming and data.independent_sentences:
             raise ValueError("independent_sentences are sorted by length: this needs the whole text, not streaming")
-
-    def _check_optimization(self) -> None:
-        arguments = self.optimization
         if (arguments.schedule == "warmup_stable_decay") != (arguments.decay_steps > 0):
             raise ValueError("the schedule warmup_stable_decay needs decay_steps above 0, and other schedules need 0")
         falls_to_zero = arguments.schedule in ("cosine", "warmup_stable_decay")
-        if self.data.streaming and arguments.max_steps is None and falls_to_zero:
+        if data.streaming and arguments.max_steps is None and falls_to_zero:
             raise ValueError(
                 f"the schedule {arguments.schedule} needs max_steps for streamed text, whose length is unknown"
             )
