@@ -173,6 +173,6 @@ def test_weight_and_temperature_are_chosen_without_gold_trees(tmp_path, monkeypa
         **{"weights": weights, "temperatures": [0.1], "seeds": [1], "trial_steps": 4},
         **{"max_perplexity_loss": 0.031, "output_dir": tmp_path},
     )
-    loss = train_parser.choose(["student.yaml"], start, options)
-    assert tried == weights and loss == (weights[chosen], 0.1)
+    found = train_parser.choose(["student.yaml"], start, options)
+    assert tried == weights and found == [f"--tree_loss_weight={weights[chosen]:g}", "--tree_temperature=0.1"]
     assert json.loads((tmp_path / "choice.json").read_text())["chosen"]["tree_loss_weight"] == weights[chosen]
