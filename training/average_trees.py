@@ -186,47 +186,25 @@ def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrai
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = build_parser().parse_args(arguments)
     return run_program("average_trees.py", lambda: average_text(options, arguments))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the script's arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "models",
-        nargs="+",
-        metavar="MODEL[=WEIGHT]",
-        help="checkpoint folder (also of a grammar), name on the Hub, file of trees, or right-branching; give several",
-    )
+    models = "checkpoint folder (also of a grammar), Hub name, file of trees, or right-branching; give several"
+    parser.add_argument("models", nargs="+", metavar="MODEL[=WEIGHT]", help=models)
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="text with one sentence per line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument(
-        "--tokenizer",
-        metavar="MODEL",
-        help="checkpoint that splits lines into words, if only files of trees are averaged (default: split at spaces)",
-    )
-    parser.add_argument(
-        "--punctuation",
-        choices=["drop", "cue"],
-        default="drop",
-        help="cue: marks in the text raise the distance of the next word; ignored for files of trees (%(default)s)",
-    )
-    parser.add_argument(
-        "--branching-bias",
-        choices=["right", "none"],
-        default="right",
-        help="rule that builds trees from distances, for the averaged models and the trained one (%(default)s)",
-    )
-    parser.add_argument(
-        "--ties",
-        choices=TIES,
-        default="random",
-        help="tie-breaking among equally good trees: a uniformly random one, or the most right- or left-branching one "
-        "(%(default)s)",
-    )
+    tokenizer = "checkpoint that splits lines into words, if all are files of trees (default: split at spaces)"
+    parser.add_argument("--tokenizer", metavar="MODEL", help=tokenizer)
+    punctuation = "cue: marks in the text raise the distance of the next word, not for files of trees (%(default)s)"
+    parser.add_argument("--punctuation", choices=["drop", "cue"], default="drop", help=punctuation)
+    rule = "rule that builds trees from distances, for the averaged models and the trained one (%(default)s)"
+    parser.add_argument("--branching-bias", choices=["right", "none"], default="right", help=rule)
+    ties = "choice among equally good trees: a random one, or the most right- or left-branching one (%(default)s)"
+    parser.add_argument("--ties", choices=TIES, default="random", help=ties)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model without averaging")
     add_code_option(parser)

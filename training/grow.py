@@ -38,14 +38,8 @@ def grow(
 ) -> ONLSTMForCausalLM:
     """Returns a model with the sizes of `config` and nearly the predictions of `small`.
 
-    Args:
-        small: the trained model.
-        config: the new configuration, with the same vocabulary and number of layers, and no smaller size.
-        new_chunk_logit: logit of new chunks in the softmax of a master gate. In the limit of minus infinity both
-            models have the same logits in evaluation.
-
-    Raises:
-        ValueError: if the model cannot be grown to this configuration.
+    The new configuration has the same vocabulary and number of layers, and no smaller size. As the logit of new chunks
+    in the softmax of a master gate goes to minus infinity, the logits of both models become the same in evaluation.
     """
     _check_sizes(small.config, config)
     large = ONLSTMForCausalLM(config).to(small.dtype)
@@ -67,7 +61,7 @@ def grow(
 
 
 def chunk_places(old: ONLSTMLayer, new: ONLSTMLayer) -> torch.Tensor:
-    """Returns the chunks of the new layer that hold the old ones, in order and evenly spread from the first on."""
+    """Returns the chunks of the new layer that hold the old ones, evenly spread from the first on."""
     num_old, num_new = old.size // old.chunk_size, new.size // new.chunk_size
     return torch.arange(num_old) * num_new // num_old
 
@@ -93,9 +87,7 @@ def _grow_affine(old: nn.Linear, new: nn.Linear, rows: torch.Tensor, columns: to
 
 
 def _check_sizes(small: ONLSTMConfig, large: ONLSTMConfig) -> None:
-    if not (
-        small.tie_word_embeddings and large.tie_word_embeddings and small.num_softmaxes == large.num_softmaxes == 1
-    ):
+    if any(not config.tie_word_embeddings or config.num_softmaxes > 1 for config in (small, large)):
         raise ValueError("only models with tied embeddings and one softmax can be grown")
     for name in ("vocab_size", "num_hidden_layers"):
         if getattr(small, name) != getattr(large, name):
@@ -103,11 +95,9 @@ def _check_sizes(small: ONLSTMConfig, large: ONLSTMConfig) -> None:
     if large.chunk_size < small.chunk_size:
         raise ValueError(f"chunk_size is {small.chunk_size} and cannot become {large.chunk_size}: it can only grow")
     for layer, (old, new) in enumerate(zip(small.layer_sizes, large.layer_sizes, strict=True)):
-        if new // large.chunk_size < old // small.chunk_size:
-            raise ValueError(
-                f"layer {layer} has {old // small.chunk_size} chunks of {small.chunk_size} units, and {new} units in "
-                f"chunks of {large.chunk_size} are fewer: it can only grow"
-            )
+        num_old, num_new = old // small.chunk_size, new // large.chunk_size
+        if num_new < num_old:
+            raise ValueError(f"layer {layer} has {num_old} chunks and cannot have {num_new}: it can only grow")
 
 
 def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
@@ -137,7 +127,6 @@ def write_grown(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder or Hub name of an ON-LSTM")
     parser.add_argument("recipe", type=Path, metavar="RECIPE", help="YAML file with the new sizes")

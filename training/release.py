@@ -204,13 +204,8 @@ def scores_by_layer(
 def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
     """Reads the F1 of other runs of the recipe whose training text does not contain the sentences.
 
-    Args:
-        path: output of `eval/evaluate_parsing.py --sentences-read no --output`.
-        config: configuration of the released model, which determines the layer.
-
-    Returns:
-        `num_checkpoints` and the statistics of the sentence F1 for `all` sentences and, if their limit is that of the
-        card, for `short` ones.
+    They are in the output of `eval/evaluate_parsing.py --sentences-read no --output`. The result has `num_checkpoints`
+    and the statistics of the sentence F1 for `all` sentences and, if their limit is that of the card, `short` ones.
     """
     results = json.loads(path.read_text(encoding="utf-8"))
     if results["sentences_read"] != "no":
@@ -271,29 +266,18 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("run", type=Path, help="output_dir of a finished run of train_lm.py")
     parser.add_argument("output", type=Path, help="folder to write, for instance model_cards/onlstm-ptb-small")
     parser.add_argument("--recipe", required=True, help="name of the run's recipe")
-    parser.add_argument(
-        "--text",
-        type=Path,
-        required=True,
-        metavar="YAML",
-        help="description of training text and gold trees for the card, such as training/texts/penn_treebank.yaml",
-    )
+    text = "description of training text and gold trees for the card, such as training/texts/penn_treebank.yaml"
+    parser.add_argument("--text", type=Path, required=True, metavar="YAML", help=text)
     parser.add_argument("--validation_files", nargs="+", required=True)
     parser.add_argument("--test_files", nargs="+", help="test text, if the description of the text names one")
-    parser.add_argument(
-        "--treebank", help="Penn-style gold trees (.mrg file or folder) for the parsing scores of the card"
+    parser.add_argument("--treebank", help="Penn-style gold trees (.mrg file or folder) for scores on the card")
+    unread = (
+        "if the training text contains the treebank's sentences: results of eval/evaluate_parsing.py for runs of the "
+        "recipe without these sentences, which the card states first"
     )
-    parser.add_argument(
-        "--unread_results",
-        type=Path,
-        metavar="FILE",
-        help="if the training text contains the treebank's sentences: results of eval/evaluate_parsing.py for runs of "
-        "the recipe without these sentences, which the card states first",
-    )
+    parser.add_argument("--unread_results", type=Path, metavar="FILE", help=unread)
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="dtype of the weights (%(default)s)")
-    parser.add_argument(
-        "--max_shard_size", metavar="SIZE", help="split the weights into files of at most this size, such as 19MB"
-    )
+    parser.add_argument("--max_shard_size", metavar="SIZE", help="largest file of weights, such as 19MB")
     parser.add_argument("--note", help="remark on the training for the card")
     return parser.parse_args(arguments)
 

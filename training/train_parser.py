@@ -103,13 +103,11 @@ def run_stage(name: str, *arguments: Any) -> None:
     """Runs a script of this folder in a new process."""
     arguments = [str(argument) for argument in arguments]
     print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
-    code = subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode
-    if code:
+    if code := subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode:
         raise ChildProcessError(f"{name} ended with exit code {code}; the same command continues")
 
 
 def read_results(folder: Path) -> dict:
-    """Reads the results of a finished run."""
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
@@ -219,18 +217,12 @@ def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the script's arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--output_dir", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument(
-        "--voters",
-        nargs="+",
-        required=True,
-        metavar="RECIPE",
-        help="recipes of train_lm.py; students start from models of the first",
-    )
+    voters = "recipes of train_lm.py; students start from models of the first"
+    parser.add_argument("--voters", nargs="+", required=True, metavar="RECIPE", help=voters)
     parser.add_argument("--grammar", metavar="RECIPE", help="recipe of train_grammar.py (default: no grammar)")
     parser.add_argument("--student", required=True, metavar="RECIPE", help="recipe of train_lm.py for the last stage")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1111, 2222, 3333], metavar="SEED")
@@ -239,25 +231,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--validation_files", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--test_files", nargs="+", metavar="FILE")
     parser.add_argument("--gold_trees", metavar="FILE", help="trees to report F1 on")
-    parser.add_argument(
-        "--punctuation", choices=["cue", "drop"], default="cue", help="see average_trees.py (%(default)s)"
-    )
+    punctuation = "see average_trees.py (%(default)s)"
+    parser.add_argument("--punctuation", choices=["cue", "drop"], default="cue", help=punctuation)
     parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.02, 0.05], metavar="X", help="%(default)s")
     parser.add_argument("--trial_steps", type=positive_integer, default=40, metavar="N", help="updates (%(default)s)")
-    parser.add_argument(
-        "--student_updates",
-        type=positive_integer,
-        default=500,
-        metavar="N",
-        help="minimum updates of the student, which raises its epochs on a small text (%(default)s)",
-    )
+    updates = "minimum updates of the student, which raises its epochs on a small text (%(default)s)"
+    parser.add_argument("--student_updates", type=positive_integer, default=500, metavar="N", help=updates)
     parser.add_argument("--max_perplexity_loss", type=float, default=0.03, metavar="SHARE", help="%(default)s")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     options, remaining = build_parser().parse_known_args(arguments)
     options.seeds = list(dict.fromkeys(options.seeds))
     return run_program("train_parser.py", lambda: train_parser(options, remaining))

@@ -209,22 +209,15 @@ def figures_table(figures_by_seed: dict[int, dict[str, float]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("recipe", metavar="RECIPE", help="recipe of train_lm.py")
     parser.add_argument("--seeds", type=int, nargs="+", required=True, metavar="SEED")
-    parser.add_argument(
-        "--at-once",
-        type=positive_integer,
-        default=1,
-        metavar="N",
-        help="number of parallel runs, which share the CPU threads evenly (%(default)s)",
-    )
-    parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="folder for copies of the results and trees of finished runs"
-    )
+    at_once = "number of parallel runs, which share the CPU threads evenly (%(default)s)"
+    parser.add_argument("--at-once", type=positive_integer, default=1, metavar="N", help=at_once)
+    copies = "folder for copies of the results and trees of finished runs"
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help=copies)
     options, remaining = parser.parse_known_args(arguments)
     return run_program("train_seeds.py", lambda: train_seeds(options, remaining))
 

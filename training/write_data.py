@@ -66,24 +66,15 @@ tags of the Penn Treebank. The gold trees are the derivations of the grammar."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    options = build_parser().parse_args(arguments)
-    return run_program("write_data.py", lambda: write_data(options))
-
-
-def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", choices=list(NUM_EXAMPLES))
     parser.add_argument("folder", type=Path, help="new folder to write")
     defaults = ", ".join(f"{name} {number:,}" for name, number in NUM_EXAMPLES.items())
-    parser.add_argument(
-        "--num",
-        type=positive_integer,
-        metavar="N",
-        help=f"number of examples; for toy-english, of training examples ({defaults})",
-    )
+    number = f"number of examples; for toy-english, of training examples ({defaults})"
+    parser.add_argument("--num", type=positive_integer, metavar="N", help=number)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
-    return parser
+    options = parser.parse_args(arguments)
+    return run_program("write_data.py", lambda: write_data(options))
 
 
 def write_data(options: argparse.Namespace) -> None:

@@ -36,18 +36,12 @@ class ListOpsDataArguments:
 
     _argument_group_name: ClassVar[str] = "data"
 
-    expressions: str | None = recorded(
-        "Folder with the files train_d20s.tsv and test_d20s.tsv of Nangia & Bowman (2018). Default: generate "
-        "expressions.",
-        None,
-    )
+    expressions: str | None = recorded("Folder with train_d20s.tsv and test_d20s.tsv. Default: generate them.", None)
     num_train: int = fixed("Number of generated training expressions.", 90_000, at_least=1)
     num_test: int = fixed("Number of generated test expressions.", 10_000, at_least=1)
     num_validation: int = fixed("Number of validation expressions, which choose the best epoch.", 2_000, at_least=1)
     expressions_seed: int = fixed("Seed of the generated expressions.", 0, at_least=0)
-    max_train_length: int | None = fixed(
-        "Longest training and validation expressions, in tokens; the test has all lengths.", None, at_least=1
-    )
+    max_train_length: int | None = fixed("Longest expressions outside the test, in tokens.", None, at_least=1)
     round_brackets: bool = fixed("Give the model the binary tree in round brackets, which a Tree-LSTM needs.", False)
 
 

@@ -28,9 +28,7 @@ class LogicDataArguments:
     _argument_group_name: ClassVar[str] = "data"
 
     pairs: str | None = recorded(
-        "Folder with the files train0 ... test12 of Bowman et al. (2015), or the folder or Hub name of an HF dataset "
-        "with such splits. Default: generate pairs.",
-        None,
+        "Folder with the files or splits train0 ... test12, or a Hub name of such a dataset. Default: generate.", None
     )
     num_pairs: int = fixed("Number of generated pairs.", 249_000, at_least=1)
     pairs_seed: int = fixed("Seed of the generated pairs.", 0, at_least=0)

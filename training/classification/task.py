@@ -39,9 +39,7 @@ class ClassifierOptimizationArguments(UpdateArguments):
     max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 1.0)
     batch_size: int = with_default(UpdateArguments, "batch_size", 128)
     num_epochs: int = with_default(UpdateArguments, "num_epochs", 50)
-    patience: int = recorded(
-        "The learning rate is halved after more than this many validations without improvement.", 2, at_least=1
-    )
+    patience: int = recorded("Halve the rate after more than this many validations without a gain.", 2, at_least=1)
 
     @property
     def plateau_patience(self) -> int:

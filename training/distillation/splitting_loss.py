@@ -11,12 +11,9 @@ import torch
 
 
 class Split(NamedTuple):
-    """Split decision: the word with the largest distance splits a constituent.
+    """Split decision: the word from `start` to `end` (exclusive) with the largest distance splits a constituent.
 
-    Attributes:
-        start, end: the words whose distances are compared, without `end`.
-        right_start, right_end: the correct words, without `right_end`. If one of them has the largest distance, the
-            constituent is split as in the tree.
+    It is split as in the tree if this word is in the range of correct words.
     """
 
     start: int
@@ -26,14 +23,11 @@ class Split(NamedTuple):
 
 
 def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Split]:
-    """Returns the split decisions that build the tree of some distances.
+    """Returns the split decisions with which `tree_from_distances` builds the tree by a rule.
 
     Other distances yield the same tree if and only if the word with the largest distance is correct in each decision.
-
-    Args:
-        distances: distance of each word, from which `tree_from_distances` builds the tree.
-        branching_bias: the rule, `"right"` or `"none"`. With the papers' rule `"right"` two words can be correct: a
-            split at the first or the second word of a constituent yields `[first, [second, rest]]`.
+    With the papers' rule `"right"` two words can be correct: a split at the first or the second word of a constituent
+    yields `[first, [second, rest]]`.
     """
     splits, unsplit = [], [(0, len(distances))]
     while unsplit:
@@ -59,17 +53,13 @@ def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Spli
 
 
 def splitting_loss(distances: torch.Tensor, splits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Returns the mean negative log-probability of the correct splits of each sentence.
+    """Returns the mean negative log-probability of the correct splits of each sentence, `[B]`; 0 without splits.
 
     A word splits a constituent with the probability `softmax(distances / temperature)` over its words.
 
     Args:
         distances: `[B, num_words]`.
         splits: `[num_splits, 5]`, batch row and fields of each split.
-        temperature: difference of distances that changes the odds by a factor of e.
-
-    Returns:
-        `[B]`; 0 for a sentence without splits.
     """
     rows, (starts, ends, right_starts, right_ends) = splits[:, 0], splits[:, 1:, None].unbind(1)
     words = torch.arange(distances.shape[1], device=distances.device)

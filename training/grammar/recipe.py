@@ -18,19 +18,12 @@ class GrammarDataArguments(TextArguments):
     min_length: int = fixed("Shortest training sentences, in words.", 3, at_least=2)
     max_length: int = fixed("Longest training sentences, in words.", 40, at_least=2)
     votes: list[str] = recorded(
-        "Files with other parsers' trees of the training text (training/average_trees.py writes them). Each counts as "
-        "one vote, or as WEIGHT votes with FILE=WEIGHT.",
-        [],
+        "Files of training/average_trees.py with other parsers' trees of the text; FILE=WEIGHT counts as WEIGHT.", []
     )
     vote_strength: float = recorded(
-        "Each vote for a span multiplies the weight of trees with this span by exp(vote_strength). Trees with a span "
-        "without votes get almost no weight.",
-        0.5,
-        at_least=0,
+        "A vote for a span multiplies the weight of its trees by exp(vote_strength).", 0.5, at_least=0
     )
-    vote_branching_bias: Literal["right", "none"] = recorded(
-        "Rule that builds trees from the voters' distances.", "right"
-    )
+    vote_branching_bias: Literal["right", "none"] = recorded("Rule that builds trees from voters' distances.", "right")
     parse_text: bool = recorded("Write the grammar's trees of the training text at the end (text.ranks.xz).", True)
 
 
@@ -62,7 +55,7 @@ class GrammarRunArguments(RunArguments):
 
 @dataclass
 class GrammarRecipe(Recipe):
-    """All arguments of a run, by group; a `ValueError` names a value out of range or a contradiction."""
+    """All arguments of a run, by group. A `ValueError` names a contradiction."""
 
     data: GrammarDataArguments
     model: ModelFields

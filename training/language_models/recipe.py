@@ -22,12 +22,8 @@ class TextArguments:
     train_split: str = recorded("Training split of the HF dataset; slices such as train[:1000] work.", "train")
     validation_split: str = recorded("Validation split of the HF dataset.", "validation")
     train_files: list[str] | None = recorded("UTF-8 text files, one sentence per line.", None)
-    gold_trees: str | None = recorded(
-        "Penn-style bracketed trees (.mrg file or folder), to report parsing F1; they never select a model.", None
-    )
-    gold_tree_column: str | None = recorded(
-        "Column of the validation split with a bracketed gold tree per sentence, instead of gold_trees.", None
-    )
+    gold_trees: str | None = recorded("Bracketed trees (file or folder) to report F1; they select no model.", None)
+    gold_tree_column: str | None = recorded("Column of the validation split with gold trees, instead of a file.", None)
     treebank_preset: Literal["ptb", "ctb", "universal", "plain"] | None = recorded(
         "Preprocessing of the gold trees (`PRESETS` in onlstm_hf/trees/treebank.py), saved with the checkpoint. "
         "Default: that of init_from, or ptb.",
@@ -38,12 +34,8 @@ class TextArguments:
     treebank_digits: Literal["runs", "numbers", "keep"] | None = recorded(
         "Overrides the preset: write runs of digits or numbers in gold trees as N, or keep them.", None
     )
-    function_tag_separators: str | None = recorded(
-        "Overrides the preset: characters that start the function tag of a label, which is removed.", None
-    )
-    tokenizer: str | None = fixed(
-        "Name or folder of a tokenizer. Default: that of init_from, or one built from the text.", None
-    )
+    function_tag_separators: str | None = recorded("Overrides the preset: characters that begin function tags.", None)
+    tokenizer: str | None = fixed("Name or folder. Default: that of init_from, or one built from the text.", None)
     vocab_size: int | None = fixed("Built tokenizer: largest vocabulary.", None, at_least=1)
     min_count: int = fixed("Built tokenizer: least count of a word.", 1, at_least=1)
     lowercase: bool = fixed("Built tokenizer: lower-case the text.", False)
@@ -55,7 +47,6 @@ class TextArguments:
 
 
 def check_text_arguments(data: TextArguments) -> None:
-    """Raises a `ValueError` if the fields of text and gold trees contradict each other."""
     if (data.dataset is None) == (data.train_files is None):
         raise ValueError("give either dataset or train_files")
     if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
@@ -69,22 +60,14 @@ class DataArguments(TextArguments):
     test_split: str | None = recorded("Test split, scored once at the end.", None)
     validation_files: list[str] | None = recorded("Text files for validation.", None)
     test_files: list[str] | None = recorded("Text files scored once at the end.", None)
-    target_trees: str | None = recorded(
-        "Averaged trees (training/average_trees.py) to distil into the model. One sentence in fifty is held out to "
-        "score the model's trees.",
-        None,
-    )
+    target_trees: str | None = recorded("Averaged trees (training/average_trees.py) to distil into the model.", None)
     subwords: Literal["bpe", "characters"] | None = fixed(
         "Built tokenizer: split words into tokens by byte-pair encoding, or into characters.", None
     )
     streaming: bool = fixed("Stream the training text instead of encoding all of it first.", False)
-    independent_sentences: bool = fixed(
-        "Train and score padded sentences, each from an empty state, instead of one stream with carried state.", False
-    )
+    independent_sentences: bool = fixed("Train and score padded sentences from empty states, not one stream.", False)
     bptt_length: int = fixed("Tokens per row in a training step (stream only).", 70, at_least=1)
-    random_bptt: bool = fixed(
-        "Draw the length around bptt_length as the papers do, and scale the learning rate with it.", True
-    )
+    random_bptt: bool = fixed("Draw lengths around bptt_length as the papers do; they scale the rate.", True)
     max_sentence_length: int = fixed("Independent sentences: tokens kept per training sentence.", 200, at_least=1)
 
 
@@ -118,22 +101,12 @@ class OptimizationArguments(UpdateArguments):
     )
     average_from_start: bool = fixed("Evaluate weights averaged from the first update, with any optimizer.", False)
     average_decay: float | None = recorded(
-        "Decay of an exponential moving average of the weights. Default: the mean since averaging began.",
-        None,
-        at_least=0,
-        below=1,
+        "Decay of an exponential moving average of weights. Default: their mean.", None, at_least=0, below=1
     )
-    stop_when_averaging_stalls: bool = recorded(
-        "nt-asgd: stop when the averaged weights stop improving, by the same rule.", False
-    )
-    tree_loss_weight: float = recorded(
-        "target_trees: weight of the splitting loss, added to that of word prediction.", 1.0, at_least=0
-    )
+    stop_when_averaging_stalls: bool = recorded("nt-asgd: stop when averaged weights stop improving.", False)
+    tree_loss_weight: float = recorded("target_trees: weight of the splitting loss in the sum.", 1.0, at_least=0)
     tree_temperature: float = recorded(
-        "target_trees: difference of distances that makes a split e times as likely. Distances of ON-LSTM and PRPN "
-        "are between 0 and 1.",
-        0.02,
-        above=0,
+        "target_trees: difference of distances (0 to 1) that makes a split e times as likely.", 0.02, above=0
     )
     tree_batch_size: int = fixed("target_trees: sentences per batch in each process.", 64, at_least=1)
 
@@ -150,7 +123,7 @@ ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModel
 
 @dataclass
 class LanguageModelRecipe(Recipe):
-    """All arguments of a run, by group; a `ValueError` names a value out of range or a contradiction."""
+    """All arguments of a run, by group. A `ValueError` names a contradiction."""
 
     data: DataArguments
     model: ModelArguments

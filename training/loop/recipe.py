@@ -65,13 +65,9 @@ class NewModelArguments(ModelFields):
     """Type, configuration fields, code and implementation of a new model."""
 
     model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
-    model_code: str | None = recorded(
-        "Python file to run first, which registers a new model_type with the Auto classes.", None
-    )
+    model_code: str | None = recorded("Python file to run first, which registers a new model_type.", None)
     implementation: str = recorded(
-        "auto: the fastest path that supports the model; reference: the equations in the model's file; or a fast "
-        "path by name (triton, native).",
-        "auto",
+        "auto: the fastest path; reference: the equations in the model's file; or a path such as triton.", "auto"
     )
 
 
@@ -91,24 +87,17 @@ class UpdateArguments:
     max_grad_norm: float = recorded("Gradients are clipped to this norm; inf disables clipping.", 0.25, above=0)
     batch_size: int = fixed("Rows of a batch in each process.", 20, at_least=1)
     gradient_accumulation_steps: int = fixed(
-        "Batches per update. The loss is the mean over all their tokens. In a stream they are consecutive chunks: the "
-        "state is carried from one to the next, the gradient is not.",
-        1,
-        at_least=1,
+        "Batches per update, consecutive chunks of a stream. The loss is the mean over their tokens.", 1, at_least=1
     )
     num_epochs: int = recorded("Passes over the training data.", 1000, at_least=1)
     max_steps: int | None = recorded("Stop after this many updates, whatever the epoch.", None, at_least=1)
     mixed_precision: Literal["no", "bf16", "fp16"] = recorded("Autocast dtype.", "no")
-    torch_compile: bool = recorded(
-        "Compile forward and backward pass with torch.compile, which takes minutes. Useful where the GPU waits for "
-        "Python.",
-        False,
-    )
+    torch_compile: bool = recorded("Compile training, which takes minutes; for GPUs that wait for Python.", False)
     seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
     @property
     def averages(self) -> bool:
-        """Returns whether the run evaluates averaged weights, from the first or a later step on."""
+        """Returns whether the run averages weights, from the first or a later step on."""
         return self.average_from_start or self.optimizer == "nt-asgd"
 
 
@@ -122,9 +111,7 @@ class RunArguments:
     resume: bool = free("Resume from output_dir/last if it exists.", False)
     log_every_steps: int = free("Updates between two log entries.", 50, at_least=1)
     eval_every_steps: int | None = recorded("Updates between two validations; default: every epoch.", None, at_least=1)
-    save_every_steps: int | None = free(
-        "Updates between two writes of output_dir/last, besides those at every validation.", None, at_least=1
-    )
+    save_every_steps: int | None = free("Updates between writes of last/; also at each validation.", None, at_least=1)
     eval_batch_size: int = recorded("Rows of a batch in validation.", 10, at_least=1)
     trackers: list[str] = free("Trackers of Accelerate, for instance tensorboard.", [])
     num_threads: int | None = free("CPU threads of each process.", None, at_least=1, below=MAX_THREADS + 1)

@@ -74,7 +74,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
         allow_abbrev=False,
     )
     if arguments and not arguments[0].startswith("-"):
-        arguments = [*_read_yaml(Path(arguments[0])), *arguments[1:]]
+        arguments = [*read_recipe(Path(arguments[0])), *arguments[1:]]
     for option in {argument.partition("=")[0] for argument in arguments}:
         if option.startswith("--model."):
             parser.add_argument(option, type=_yaml_value)
@@ -90,7 +90,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
     return values
 
 
-def _read_yaml(path: Path) -> list[str]:
+def read_recipe(path: Path) -> list[str]:
     """Returns the fields of a recipe file as command-line arguments."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no recipe {path}")
