@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -34,21 +34,9 @@ from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import previous_stages, training_stages
 from training.distillation.target_trees import TargetTrees, WithTargetTrees
 from training.language_models.curves import draw_curves
-from training.language_models.encoded_text import store_encoded
 from training.language_models.model_setup import build_config, build_model, build_tokenizer
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
-from training.language_models.text_batches import (
-    Batch,
-    SentenceBatches,
-    StreamBatches,
-    StreamedTextBatches,
-    check_files,
-    encode_lines,
-    encode_text,
-    load_texts,
-    own_texts,
-    text_of,
-)
+from training.language_models.text_batches import Batch, build_batches, check_files, encode_text, load_texts, text_of
 from training.language_models.validation import (
     HeldOutText,
     distances_of_layers,
@@ -240,21 +228,6 @@ class LanguageModeling(Task):
 
     def _sentence_f1(self, trees: list[InducedTree]) -> float:
         return score_parses(trees, self.treebank, num_resamples=0).sentence_f1
-
-
-def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:
-    """Returns the training batches of one process."""
-    data, seed = recipe.data, recipe.optimization.seed
-    texts = load_texts(data, "train")
-    if data.streaming:
-        texts, column = own_texts(texts, shard), data.text_column
-        return StreamedTextBatches(
-            texts, tokenizer, column, shard.batch_size, data.bptt_length, data.random_bptt, seed
-        )
-    text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
-    if data.independent_sentences:
-        return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)
-    return StreamBatches(text.ids, tokenizer.eos_token_id, shard, data.bptt_length, data.random_bptt, seed)
 
 
 main = partial(train, LanguageModeling, parse_recipe)

@@ -10,9 +10,9 @@ import pytest
 from onlstm_hf import build_word_tokenizer
 from tests.helpers.folders import full_disk
 from tests.helpers.forked_processes import forked_context
-from training import train_lm
 from training.language_models.encoded_text import store_encoded
 from training.language_models.recipe import parse_recipe
+from training.language_models.text_batches import build_batches
 from training.loop.task import ProcessShard
 
 # This text takes 172 MB as one tensor per line and 90 MB as lists. Most of the remaining memory is the tokenizer's.
@@ -44,7 +44,7 @@ def read_batches(results, folder, options):
     recipe.run.output_dir = folder
     tokenizer = build_word_tokenizer(f"{folder}/train.txt")
     before = megabytes()
-    source = train_lm.build_batches(recipe, tokenizer, ProcessShard(20))
+    source = build_batches(recipe, tokenizer, ProcessShard(20))
     num_tokens = sum(batch.shift_labels.numel() for batch in islice(source.batches(0), 5))
     results.put((megabytes() - before, num_tokens))
 

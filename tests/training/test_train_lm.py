@@ -42,7 +42,7 @@ from tests.helpers.training_runs import (
 from training import train_lm
 from training.language_models.model_setup import build_model
 from training.language_models.recipe import DataArguments, ModelArguments, parse_recipe
-from training.language_models.text_batches import encode_text
+from training.language_models.text_batches import build_batches, encode_text
 from training.language_models.validation import HeldOutText, held_out_sentences
 from training.loop import run as loop
 from training.loop.task import ProcessShard
@@ -277,7 +277,7 @@ def test_accumulated_chunks_have_one_mean_over_their_tokens(project, monkeypatch
     tokenizer = AutoTokenizer.from_pretrained("run/last")
     loop.set_seed(recipe.optimization.seed)
     model = build_model(recipe.model, tokenizer).train()
-    batches = train_lm.build_batches(recipe, tokenizer, ProcessShard(4)).batches(0)
+    batches = build_batches(recipe, tokenizer, ProcessShard(4)).batches(0)
     first, second = next(batches), next(batches)
     assert first.num_items != second.num_items
     one = model(input_ids=first.input_ids, shift_labels=first.shift_labels)

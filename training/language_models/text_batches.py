@@ -15,9 +15,9 @@ from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import bounded_windows
 from training.distillation.target_trees import TreeBatch
-from training.language_models.encoded_text import EncodedText
-from training.language_models.recipe import DATA_FILES, DataArguments, TextArguments
-from training.loop.task import ProcessShard
+from training.language_models.encoded_text import EncodedText, store_encoded
+from training.language_models.recipe import DATA_FILES, DataArguments, LanguageModelRecipe, TextArguments
+from training.loop.task import BatchSource, ProcessShard
 
 # Limits of one tokenizer call, whose result takes memory.
 LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
@@ -284,3 +284,16 @@ class SentenceBatches:
     def _sentence(self, index: int) -> list[int]:
         end, length = self.text.ends[index].item(), self.lengths[index].item()
         return self.text.ids[end - length : end][: self.max_length].tolist()
+
+
+def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:
+    """Returns the training batches of one process."""
+    data, seed = recipe.data, recipe.optimization.seed
+    texts = load_texts(data, "train")
+    chunks = data.bptt_length, data.random_bptt, seed
+    if data.streaming:
+        return StreamedTextBatches(own_texts(texts, shard), tokenizer, data.text_column, shard.batch_size, *chunks)
+    text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
+    if data.independent_sentences:
+        return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)
+    return StreamBatches(text.ids, tokenizer.eos_token_id, shard, *chunks)
