@@ -108,29 +108,33 @@ def read_members(names: Sequence[str], options: argparse.Namespace) -> list[Sent
     """Returns the distances of each model, file of trees, or right-branching tree."""
     files = [name for name in names if name.endswith(".xz")]
     models = [name for name in names if name not in (*files, RIGHT_BRANCHING)]
-    by_name: dict[str, SentenceDistances] = {}
+    by_name = {name: parsed_text(name, options)[0] for name in models}
+    lines, tokenizer = lines_with_words(options), None
+    if reader := options.tokenizer or next(iter(models), None):
+        tokenizer = AutoTokenizer.from_pretrained(reader, trust_remote_code=options.trust_remote_code)
+    if models:
+        sentences = by_name[models[0]].sentences
+    elif tokenizer is not None:
+        sentences = [tuple(encode_sentence(tokenizer, line)[0]) for line in lines]
+    else:
+        sentences = [tuple(line.split()) for line in lines]
     for name in models:
-        by_name[name], _ = parsed_text(name, options)
-        if by_name[name].sentences != by_name[models[0]].sentences:
+        if by_name[name].sentences != sentences:
             raise ValueError(f"{name} splits the text into other words than {models[0]} does")
-    sentences = by_name[models[0]].sentences if models else words_of_lines(options)
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
     if RIGHT_BRANCHING in names:
-        by_name[RIGHT_BRANCHING] = right_branching(sentences, options, models)
+        rows = [[*range(len(words), 0, -1)] for words in sentences]
+        stored = SentenceDistances(sentences, {None: rows}, None, {"model_type": RIGHT_BRANCHING}, "none")
+        if options.punctuation == "cue":
+            if tokenizer is None:
+                raise ValueError("right-branching trees with the cue need a tokenizer: give --tokenizer MODEL")
+            stored = with_cue(stored, lines, tokenizer)
+        by_name[RIGHT_BRANCHING] = stored
     return [by_name[name] for name in names]
 
 
 def lines_with_words(options: argparse.Namespace) -> list[str]:
-    """Returns the non-blank lines of the text."""
     return [line for line in TextLines(options.files) if line.strip()]
-
-
-def words_of_lines(options: argparse.Namespace) -> list[tuple[str, ...]]:
-    """Returns the words of each line, split by the tokenizer or, without one, at whitespace."""
-    if options.tokenizer is None:
-        return [tuple(line.split()) for line in lines_with_words(options)]
-    tokenizer = AutoTokenizer.from_pretrained(options.tokenizer, trust_remote_code=options.trust_remote_code)
-    return [tuple(encode_sentence(tokenizer, line)[0]) for line in lines_with_words(options)]
 
 
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
@@ -161,21 +165,6 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
         stored = with_cue(stored, lines, tokenizer)
     write_rank_file(path, stored)
     return stored, path
-
-
-def right_branching(
-    sentences: Sequence[tuple[str, ...]], options: argparse.Namespace, models: Sequence[str]
-) -> SentenceDistances:
-    """Returns right-branching trees, with the cue of punctuation if chosen."""
-    rows = [[*range(len(words), 0, -1)] for words in sentences]
-    stored = SentenceDistances(sentences, {None: rows}, None, {"model_type": RIGHT_BRANCHING}, "none")
-    if options.punctuation != "cue":
-        return stored
-    name = options.tokenizer or next(iter(models), None)
-    if name is None:
-        raise ValueError("right-branching trees with the cue of punctuation need a tokenizer: give --tokenizer MODEL")
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=options.trust_remote_code)
-    return with_cue(stored, lines_with_words(options), tokenizer)
 
 
 def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> SentenceDistances:

@@ -26,7 +26,7 @@ from training.language_models.model_setup import drop_connect_scale
 from training.language_models.recipe import ARGUMENTS
 from training.loop.checkpointing import replaced_folder
 from training.loop.model_setup import changed_config
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import parse_groups
 
 # Bias of a new chunk in the softmax of a master gate. Logits of old chunks are around 0, so that all new chunks get a
 # few per cent of the mass. The gates hardly change, and gradients reach the new rows.

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import positive_integer, run_program
 from training.language_models.recipe import parse_recipe
-from training.loop.recipe_parser import read_recipe
+from training.loop.recipe import read_recipe
 from training.loop.run import TrainingRun
 from training.loop.task import BatchSource, ProcessShard
 from training.toy_english import write_toy_corpus

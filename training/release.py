@@ -68,17 +68,18 @@ def main(arguments: list[str] | None = None) -> dict:
         files = {"validation": options.validation_files, "test": options.test_files}
         files = {part: paths for part, paths in files.items() if paths}
         rows = {"validation": VALIDATION_ROWS, "test": 1}
-        results = {
-            "parameters": model.num_parameters(),
-            "perplexity": {part: _perplexity(model, tokenizer, files[part], rows[part]) for part in files},
-            "unknown_words": {part: unknown_words(tokenizer, TextLines(files[part])) for part in files},
-        }
+        results = {"parameters": model.num_parameters(), "perplexity": {}, "unknown_words": {}}
+        for part, paths in files.items():
+            stream = encode_text(TextLines(paths), tokenizer, "text", part)
+            results["perplexity"][part] = stream_log_likelihood(model, stream, rows[part]).perplexity
+            results["unknown_words"][part] = unknown_words(tokenizer, TextLines(paths))
         if treebank:
             results["unknown_words"]["treebank"] = unknown_words(tokenizer, (tree.words for tree in treebank))
             results["parsing"] = _parsing(model, tokenizer, treebank)
         if options.unread_results:
             results["unread"] = read_held_out_scores(options.unread_results, model.config)
         threads = torch.get_num_threads()
+        machine = f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}, torch {torch.__version__}"
         results |= {
             "data": data,
             "command": _release_command(options, text, gold_trees),
@@ -88,8 +89,7 @@ def main(arguments: list[str] | None = None) -> dict:
                 **_without_paths(training),
             },
             "date": date.today().isoformat(),
-            "machine": f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}, "
-            f"torch {torch.__version__}",
+            "machine": machine,
         }
         write_json(folder / "results.json", results)
         model_card(options.output.name, model.config, results).save(folder / "README.md")
@@ -169,13 +169,6 @@ def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] |
         raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
     preprocessing = preprocessing_of(None, model.config.treebank_preprocessing)
     return [tree for tree in read_treebank(path, preprocessing) if tree.words]
-
-
-def _perplexity(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, files: list[str], batch_size: int
-) -> float:
-    stream = encode_text(TextLines(files), tokenizer, "text", ", ".join(files))
-    return stream_log_likelihood(model, stream, batch_size).perplexity
 
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:

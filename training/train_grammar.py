@@ -41,11 +41,12 @@ from training.grammar.sentences import (
     EncodedSentences,
     GrammarBatch,
     GrammarBatches,
+    SpanVotes,
+    files_of_votes,
     groups_of_one_length,
     parse_sentences,
     stored_trees,
 )
-from training.grammar.votes import SpanVotes, files_of_votes
 from training.language_models.model_setup import build_tokenizer
 from training.language_models.text_batches import check_files, load_texts, text_of
 from training.language_models.validation import load_gold_trees, store_preprocessing
@@ -78,6 +79,7 @@ class GrammarInduction(Task):
         fields = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
         model = NeuralGrammar(changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model))
         store_preprocessing(data, model.config)
+        self.num_classes = model.config.vocab_size
         return model
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
@@ -99,9 +101,6 @@ class GrammarInduction(Task):
         seed = self.recipe.optimization.seed
         self.batches = GrammarBatches(self.text.ids, training, self.votes, data.vote_strength, shard, seed)
         return self.batches
-
-    def num_classes(self, model: PreTrainedModel) -> int:
-        return model.config.vocab_size
 
     def loss(
         self, model: torch.nn.Module, batch: GrammarBatch, num_items: float, device: torch.device
@@ -132,9 +131,6 @@ class GrammarInduction(Task):
         sentences = EncodedSentences.from_words((tree.words for tree in self.treebank), self.tokenizer)
         with evaluation_mode(model):
             return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
-
-    def validation_loss(self, scores: dict[str, float]) -> float:
-        return scores["validation_loss"]
 
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         data, model = self.recipe.data, NeuralGrammar.from_pretrained(output_dir / "best").to(device)

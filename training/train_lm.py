@@ -72,6 +72,7 @@ class LanguageModeling(Task):
         model = build_model(arguments, self.tokenizer)
         model.set_implementation(self.recipe.model.implementation)
         store_preprocessing(data, model.config)
+        self.num_classes = model.config.vocab_size
         return model
 
     def read_data(self, config: PreTrainedConfig) -> None:
@@ -82,7 +83,16 @@ class LanguageModeling(Task):
         if data.target_trees is not None:
             self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_temperature)
         self.held_out_sentences = held_out_sentences(data)
-        self.fingerprints = self._fingerprints()
+        lines = (text_of(item, data.text_column) for item in load_texts(data, "train"))
+        parts = {"training text": islice(lines, NUM_STREAMED_LINES) if data.streaming else lines}
+        parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
+        if data.streaming and data.train_files:
+            parts["bytes of the training text"] = map(file_checksum, data.train_files)
+        if self.treebank:
+            parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
+        if self.target_trees:
+            parts["target trees"] = self.target_trees.lines()
+        self.fingerprints = {name: fingerprint(texts) for name, texts in parts.items()}
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         data, arguments = self.recipe.data, self.recipe.optimization
@@ -102,22 +112,6 @@ class LanguageModeling(Task):
         training_trees, self.held_out_trees = self.target_trees.split()
         shard = replace(shard, batch_size=arguments.tree_batch_size)
         return WithTargetTrees(batches, training_trees, self.tokenizer, shard, arguments.seed)
-
-    def _fingerprints(self) -> dict[str, str]:
-        data = self.recipe.data
-        lines = (text_of(item, data.text_column) for item in load_texts(data, "train"))
-        parts = {"training text": islice(lines, NUM_STREAMED_LINES) if data.streaming else lines}
-        parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
-        if data.streaming and data.train_files:
-            parts["bytes of the training text"] = map(file_checksum, data.train_files)
-        if self.treebank:
-            parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
-        if self.target_trees:
-            parts["target trees"] = self.target_trees.lines()
-        return {name: fingerprint(texts) for name, texts in parts.items()}
-
-    def num_classes(self, model: PreTrainedModel) -> int:
-        return model.config.vocab_size
 
     def loss(
         self, model: torch.nn.Module, batch: Batch, num_items: float, device: torch.device
@@ -164,15 +158,11 @@ class LanguageModeling(Task):
         run = self.recipe.run
         model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
         model.set_implementation(self.recipe.model.implementation)
-        results = {
-            "validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity,
-            "validation_unknown_words": unknown_words(self.tokenizer, self.validation.sentences),
-        }
+        results = {"validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity}
+        results["validation_unknown_words"] = unknown_words(self.tokenizer, self.validation.sentences)
         if self.test is not None:
-            results |= {
-                "test_perplexity": self.test.score(model, run.test_batch_size, progress=None).perplexity,
-                "test_unknown_words": unknown_words(self.tokenizer, self.test.sentences),
-            }
+            results["test_perplexity"] = self.test.score(model, run.test_batch_size, progress=None).perplexity
+            results["test_unknown_words"] = unknown_words(self.tokenizer, self.test.sentences)
         if self.treebank:
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         if self.target_trees:

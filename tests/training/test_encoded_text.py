@@ -10,9 +10,8 @@ import pytest
 from onlstm_hf import build_word_tokenizer
 from tests.helpers.folders import full_disk
 from tests.helpers.forked_processes import forked_context
-from training.language_models.encoded_text import store_encoded
 from training.language_models.recipe import parse_recipe
-from training.language_models.text_batches import build_batches
+from training.language_models.text_batches import build_batches, store_encoded
 from training.loop.task import ProcessShard
 
 # This text takes 172 MB as one tensor per line and 90 MB as lists. Most of the remaining memory is the tokenizer's.

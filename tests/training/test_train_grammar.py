@@ -24,8 +24,15 @@ from tests.helpers.training_runs import check_resumption, command, log_of, run_i
 from training import average_trees, train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
-from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length, parse_sentences
-from training.grammar.votes import UNVOTED_SCORE, SpanVotes, files_of_votes
+from training.grammar.sentences import (
+    UNVOTED_SCORE,
+    EncodedSentences,
+    GrammarBatches,
+    SpanVotes,
+    files_of_votes,
+    groups_of_one_length,
+    parse_sentences,
+)
 from training.loop.model_setup import changed_config
 from training.loop.task import ProcessShard
 
@@ -380,7 +387,6 @@ def test_a_run_cannot_resume_with_other_votes(project):
         (["--votes", "other.ranks.xz"], "has the trees of another text"),
         (["--min_length", "9", "--max_length", "8"], "max_length 8 is less than min_length 9"),
         (["--min_length", "30"], "no sentence of a length between min_length and max_length"),
-        (["--model.num_nonterminals", "0"], "num_nonterminals must be a whole number of at least 1"),
         (["--model.num_layers", "2"], "NeuralGrammarConfig has no fields num_layers"),
         (["--dataset", "x"], "give either dataset or train_files"),
     ],

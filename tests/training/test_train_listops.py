@@ -85,7 +85,7 @@ def test_training_splits_of_the_authors_files_exclude_test_expressions(tmp_path)
     assert splits["validation"] + splits["train"] == expressions[:20]
     assert len(splits["validation"]) == 4
     assert splits["test"] == expressions[20:]
-    with pytest.raises(ValueError, match="all are needed"):
+    with pytest.raises(ValueError, match="at least one expression each"):
         load_listops_splits(ListOpsDataArguments(expressions=str(tmp_path), num_validation=40))
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.commands.launch import launch_command, launch_command_parser
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, build_word_tokenizer
@@ -457,12 +456,10 @@ def test_non_finite_weights_are_never_saved(project, monkeypatch, bad):
     assert json.loads(Path("run/last/training_state/run.json").read_text())["progress"]["step"] == 2
 
 
-def foreign_checkpoint(folder, spoil=None):
+def foreign_checkpoint(folder):
     """Writes a checkpoint with another vocabulary, and its tokenizer."""
     tokenizer = build_word_tokenizer([" ".join(WORDS[:8])])
     model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
-    if spoil is not None:
-        model.lm_head.bias.data[0] = spoil
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -496,12 +493,10 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
         ("--train_files wide.txt", "wide.txt, line 1, has NUL characters, as UTF-16 without a byte order mark"),
         ("--trackers nonsense", "tracker nonsense is not known or not installed"),
         ("--tokenizer nowhere", "tokenizer nowhere cannot be loaded"),
-        ("--init_from nowhere", "nowhere has no config.json"),
-        ("--init_from nan", "nan contain NaN or infinity"),
+        ("--init_from nowhere", "the checkpoint nowhere cannot be loaded"),
         ("--init_from broken", "broken cannot be loaded"),
         ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
         ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
-        ("--init_from partial", "lacks weights: lm_head.bias"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):
@@ -513,14 +508,8 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
     if "--init_from" in options:
         write_recipe(model=None)
         foreign_checkpoint("foreign")
-        foreign_checkpoint("nan", spoil=math.nan)
         foreign_checkpoint("broken")
         Path("broken/model.safetensors").write_bytes(b"no weights")
-        foreign_checkpoint("partial")
-        weights = load_file("partial/model.safetensors")
-        del weights["lm_head.bias"]
-        torch.save(weights, "partial/pytorch_model.bin")
-        Path("partial/model.safetensors").unlink()
         build_word_tokenizer([" ".join(WORDS)]).save_pretrained("bigger")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         train("run", *NT_ASGD, *options.split())

@@ -75,10 +75,7 @@ def load_listops_splits(arguments: ListOpsDataArguments) -> dict[str, list[ListO
         for part in (train[: arguments.num_validation], train[arguments.num_validation :])
     )
     if not (train and validation and test):
-        raise ValueError(
-            f"there are {len(train)} expressions to train on, {len(validation)} to validate and {len(test)} to test "
-            "on: all are needed"
-        )
+        raise ValueError("training, validation and test need at least one expression each")
     return {"train": train, "validation": validation, "test": test}
 
 

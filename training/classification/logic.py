@@ -65,10 +65,7 @@ def load_logic_splits(
     for number, pair in enumerate(training_pairs, start=1):
         (train if number % arguments.holdout_every else validation).append(pair)
     if not train or not validation:
-        raise ValueError(
-            f"there are {len(train)} training and {len(validation)} validation pairs of at most "
-            f"{arguments.max_train_operators} operators: both are needed"
-        )
+        raise ValueError(f"training and validation need pairs of at most {arguments.max_train_operators} operators")
     test = {number: splits[f"test{number}"] for number in range(MAX_OPERATORS + 1)}
     return train, validation, {number: pairs for number, pairs in test.items() if pairs}
 

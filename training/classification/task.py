@@ -19,8 +19,15 @@ from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
 from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate, rows_by_length
 from training.loop.model_setup import changed_config, trained_class
-from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, recorded, with_default
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import (
+    NewModelArguments,
+    Recipe,
+    RunArguments,
+    UpdateArguments,
+    parse_groups,
+    recorded,
+    with_default,
+)
 from training.loop.task import BatchSource, ProcessShard, Progress, Task
 
 
@@ -89,7 +96,7 @@ class Classification(Task):
         """Returns the task's own entries of `results.json`; `test` has the scores of the best model."""
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
-        self.tokenizer, arguments = self.build_tokenizer(), self.recipe.model
+        self.tokenizer, self.num_classes, arguments = self.build_tokenizer(), len(self.labels), self.recipe.model
         model_class = trained_class(arguments.model_type, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, self.takes_pairs)
         fields = {
             "vocab_size": len(self.tokenizer),
@@ -104,9 +111,6 @@ class Classification(Task):
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         return ExampleBatches(self.load_examples(), shard, self.recipe.optimization.seed)
-
-    def num_classes(self, model: PreTrainedModel) -> int:
-        return len(self.labels)
 
     def loss(
         self, model: torch.nn.Module, batch: ExampleBatch, num_items: float, device: torch.device

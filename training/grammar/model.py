@@ -38,11 +38,6 @@ class NeuralGrammarConfig(PreTrainedConfig):
         treebank_preprocessing: dict[str, Any] | None = None,
         **kwargs: Any,
     ):
-        sizes = {"vocab_size": vocab_size, "num_nonterminals": num_nonterminals}
-        sizes |= {"num_preterminals": num_preterminals, "hidden_size": hidden_size}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {size}")
         self.vocab_size, self.num_nonterminals = vocab_size, num_nonterminals
         self.num_preterminals, self.hidden_size = num_preterminals, hidden_size
         self.treebank_preprocessing = treebank_preprocessing

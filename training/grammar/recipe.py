@@ -4,8 +4,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from training.language_models.recipe import TextArguments, check_text_arguments
-from training.loop.recipe import ModelFields, Recipe, RunArguments, UpdateArguments, fixed, recorded, with_default
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import (
+    ModelFields,
+    Recipe,
+    RunArguments,
+    UpdateArguments,
+    fixed,
+    parse_groups,
+    recorded,
+    with_default,
+)
 
 
 @dataclass
@@ -53,14 +61,8 @@ class GrammarRunArguments(RunArguments):
     eval_batch_size: int = recorded("Words per batch in validation and parsing.", 6000, at_least=1)
 
 
-@dataclass
 class GrammarRecipe(Recipe):
     """All arguments of a run, by group. A `ValueError` names a contradiction."""
-
-    data: GrammarDataArguments
-    model: ModelFields
-    optimization: GrammarOptimizationArguments
-    run: GrammarRunArguments
 
     def __post_init__(self):
         super().__post_init__()

@@ -3,8 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, fixed, recorded
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import (
+    NewModelArguments,
+    Recipe,
+    RunArguments,
+    UpdateArguments,
+    fixed,
+    parse_groups,
+    recorded,
+)
 
 # Fields with paths of files. Runs are compared by fingerprints of the contents instead.
 DATA_FILES = ("train_files", "validation_files", "test_files", "gold_trees", "target_trees")
@@ -121,14 +128,8 @@ class LanguageModelRunArguments(RunArguments):
 ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModelRunArguments)
 
 
-@dataclass
 class LanguageModelRecipe(Recipe):
-    """All arguments of a run, by group. A `ValueError` names a contradiction."""
-
-    data: DataArguments
-    model: ModelArguments
-    optimization: OptimizationArguments
-    run: LanguageModelRunArguments
+    """The groups `ARGUMENTS`. A `ValueError` names a contradiction."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -2,12 +2,14 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import torch
+from accelerate import PartialState
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
@@ -15,7 +17,6 @@ from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import bounded_windows
 from training.distillation.target_trees import TreeBatch
-from training.language_models.encoded_text import EncodedText, store_encoded
 from training.language_models.recipe import DATA_FILES, DataArguments, LanguageModelRecipe, TextArguments
 from training.loop.task import BatchSource, ProcessShard
 
@@ -63,9 +64,7 @@ def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
 def load_dataset_column(arguments: DataArguments, part: str, column: str, streaming: bool = False) -> Iterable | None:
     """Returns a column of a split of the HF dataset, `None` if the recipe names no such split.
 
-    Raises:
-        FileNotFoundError: if the folder of the dataset is missing.
-        ValueError: if the dataset cannot be loaded, or has no such column.
+    Raises a `FileNotFoundError` if the folder is missing, a `ValueError` if the dataset has no such split or column.
     """
     split = getattr(arguments, f"{part}_split")
     if split is None:
@@ -74,10 +73,6 @@ def load_dataset_column(arguments: DataArguments, part: str, column: str, stream
 
     with reported_dataset_errors(arguments.dataset, f"the split {split!r} of the dataset {arguments.dataset}"):
         dataset = load_dataset(arguments.dataset, arguments.dataset_config, split=split, streaming=streaming)
-    if dataset.column_names is not None and column not in dataset.column_names:
-        raise ValueError(
-            f"{arguments.dataset} has no column {column!r}; its columns: {', '.join(dataset.column_names)}"
-        )
     return dataset if streaming else dataset.select_columns(column)
 
 
@@ -135,6 +130,53 @@ def encode_text(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column
     if not ids:
         raise ValueError(f"the {name} text is empty")
     return torch.frombuffer(ids, dtype=torch.int64)
+
+
+class EncodedText(NamedTuple):
+    """Token ids `[N]` (int32) of all sentences, and the end of each sentence in them `[S]` (int64)."""
+
+    ids: torch.Tensor
+    ends: torch.Tensor
+
+
+def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
+    """Writes a text to files, once per host, and maps them into the memory of each process.
+
+    The files are unlinked at once. The system frees them when the last process ends. Only the first process of a host
+    reads the sentences. Hosts may share the folder, which needs four bytes per token and eight per sentence.
+
+    Raises:
+        ValueError: if there is no sentence.
+        OSError: if the files cannot be written, for instance because the disk is full.
+    """
+    state = PartialState()
+    first_of_host = state.process_index - state.local_process_index
+    ids, ends = (folder / f".{name}_{first_of_host}" for name in ("tokens", "sentence_ends"))
+    try:
+        if state.is_local_main_process:
+            folder.mkdir(parents=True, exist_ok=True)
+            end = 0
+            with open(ids, "wb") as id_file, open(ends, "wb") as end_file:
+                for sentence in sentences:
+                    end += len(sentence)
+                    id_file.write(array("i", sentence))
+                    end_file.write(array("q", [end]))
+        state.wait_for_everyone()
+        text = EncodedText(_mapped(ids, torch.int32), _mapped(ends, torch.int64))
+        state.wait_for_everyone()
+    finally:
+        if state.is_local_main_process:
+            for path in (ids, ends):
+                with suppress(OSError):  # Windows cannot unlink an open file; the next run overwrites it
+                    path.unlink(missing_ok=True)
+    if not len(text.ids):
+        raise ValueError("the training text is empty")
+    return text
+
+
+def _mapped(path: Path, dtype: torch.dtype) -> torch.Tensor:
+    size = path.stat().st_size // dtype.itemsize
+    return torch.from_file(str(path), size=size, dtype=dtype) if size else torch.empty(0, dtype=dtype)
 
 
 def pad_sentences(

@@ -88,7 +88,6 @@ class TrainingRun:
             self._lock = lock.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """Connects the processes of this run."""
         run = self.recipe.run
         accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
@@ -134,8 +133,7 @@ class TrainingRun:
 
         self.progress.total_steps = self._count_steps()
         self.counted_until = time.perf_counter()
-        num_classes = task.num_classes(model)
-        self.log = TrainingLog(accelerator, self.output_dir, self.progress, num_classes, task.unit, log_state)
+        self.log = TrainingLog(accelerator, self.output_dir, self.progress, task, log_state)
 
     def train(self) -> dict:
         """Trains to the end of the recipe. Returns the content of `results.json` (in the main process).
@@ -262,7 +260,6 @@ class TrainingRun:
         self.log.add(losses, num_items)
 
     def _update_average(self) -> None:
-        """Adds the current weights to the average."""
         self.averaged.update_parameters(self.accelerator.unwrap_model(self.model))
         self.progress.num_averaged += 1
 

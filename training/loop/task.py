@@ -102,6 +102,7 @@ class Task(ABC):
         unit: unit of the predicted items, such as "tokens".
         logs_learning_rate: whether log entries of validations include the learning rate.
         tokenizer: set by `build_model`.
+        num_classes: classes of an item, set by `build_model`. A loss far above guessing among them counts as diverged.
         fingerprints: `fingerprint` of each part of the data by name, set by `load_data`. A resumed run must have the
             same fingerprints.
         state: recurrent state that is carried to the next batch and saved in checkpoints; has a method `to(device)`.
@@ -112,6 +113,7 @@ class Task(ABC):
     logs_learning_rate: ClassVar[bool] = False
 
     tokenizer: PreTrainedTokenizerBase
+    num_classes: int
     fingerprints: dict[str, str]
     state: Any = None
 
@@ -130,10 +132,6 @@ class Task(ABC):
         """Reads all data, and returns the training batches of one process."""
 
     @abstractmethod
-    def num_classes(self, model: PreTrainedModel) -> int:
-        """Returns the number of classes of an item. A loss far above guessing among them counts as diverged."""
-
-    @abstractmethod
     def loss(
         self, model: torch.nn.Module, batch: TrainingBatch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -147,9 +145,9 @@ class Task(ABC):
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
         """Returns the scores on validation data by their names in the log."""
 
-    @abstractmethod
     def validation_loss(self, scores: dict[str, float]) -> float:
         """Returns the score to minimise (the negative of a score that should be high)."""
+        return scores["validation_loss"]
 
     @abstractmethod
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:

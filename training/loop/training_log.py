@@ -14,7 +14,7 @@ from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
 from training.loop.checkpointing import sync
-from training.loop.task import Progress
+from training.loop.task import Progress, Task
 
 # A loss above this multiple of that of guessing counts as diverged.
 DIVERGED_ABOVE_GUESSING = 2.0
@@ -25,23 +25,14 @@ class TrainingDiverged(ValueError):
 
 
 class TrainingLog:
-    """Logs mean losses, perplexity and speed (of the predicted items, called `unit`) since the last entry.
-
-    Guessing among `num_classes` is the reference for a diverged loss. `state` is that of an interrupted run.
-    """
+    """Logs mean losses, perplexity and speed since the last entry. `state` is that of an interrupted run."""
 
     def __init__(
-        self,
-        accelerator: Accelerator,
-        output_dir: Path,
-        progress: Progress,
-        num_classes: int,
-        unit: str,
-        state: dict | None = None,
+        self, accelerator: Accelerator, output_dir: Path, progress: Progress, task: Task, state: dict | None = None
     ):
         self.accelerator, self.output_dir, self.progress = accelerator, output_dir, progress
-        self.path, self.unit = output_dir / "log.jsonl", unit
-        self.guessing_loss = math.log(num_classes)
+        self.path, self.unit = output_dir / "log.jsonl", task.unit
+        self.guessing_loss = math.log(task.num_classes)
         self._clear()
         if state is not None:
             summed = {"loss": state["summed_loss"], **state.get("summed_further_losses", {})}
