@@ -105,10 +105,8 @@ def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
     required = ["--output_dir", "unused"]  # recipes need not set it
     _, model, *_ = parse_groups([str(recipe), *required], ARGUMENTS, "grow.py", "Grows an ON-LSTM.")
     if not small.model_type == model.model_type == "onlstm":
-        raise ValueError(
-            f'only an ON-LSTM can be grown to an ON-LSTM: the checkpoint is of type "{small.model_type}", '
-            f'{recipe} for "{model.model_type}"'
-        )
+        types = f'"{small.model_type}" cannot be grown to the type "{model.model_type}"'
+        raise ValueError(f"a checkpoint of type {types} of {recipe}")
     fields = {name: value for name, value in small.to_dict().items() if name != "layer_sizes"}
     return changed_config(small, fields, model.model)
 

@@ -33,13 +33,14 @@ from onlstm_hf.hub.cards.text_descriptions import read_descriptions
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
-from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
+from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
-from training.language_models.recipe import DATA_FILES, parse_recipe
+from training.language_models.recipe import DATA_FILES, DataArguments, parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
+from training.language_models.validation import load_gold_trees
 from training.loop.checkpointing import replaced_folder
 
 PATH_FIELDS = ("output_dir", *DATA_FILES)
@@ -64,7 +65,9 @@ def main(arguments: list[str] | None = None) -> dict:
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # fails early if the description is missing
-        treebank = _read_treebank(options.treebank, model)
+        if options.treebank and not model.induces_trees:
+            raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
+        treebank = load_gold_trees(DataArguments(gold_trees=options.treebank), model.config)
         files = {"validation": options.validation_files, "test": options.test_files}
         files = {part: paths for part, paths in files.items() if paths}
         rows = {"validation": VALIDATION_ROWS, "test": 1}
@@ -159,16 +162,6 @@ def _read_data(options: argparse.Namespace) -> dict:
     elif "treebank" not in data:
         raise ValueError(f"{options.text} does not describe the gold trees: add a section `treebank`")
     return data
-
-
-def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
-    """Reads the gold trees with the preprocessing of the model, without sentences that have no words."""
-    if path is None:
-        return None
-    if not model.induces_trees:
-        raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
-    preprocessing = preprocessing_of(None, model.config.treebank_preprocessing)
-    return [tree for tree in read_treebank(path, preprocessing) if tree.words]
 
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:

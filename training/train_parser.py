@@ -40,10 +40,10 @@ from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.model import NeuralGrammarConfig
-from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.model_setup import check_recipe
 from training.language_models.recipe import DataArguments, LanguageModelRecipe, parse_recipe
 from training.loop.model_setup import changed_config
+from training.train_grammar import parse_grammar_recipe
 from training.train_seeds import figures_table, finished_results, seeds_table
 
 FOLDER = Path(__file__).resolve().parent

@@ -82,8 +82,8 @@ def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
     if not (folder / "results.json").exists():
         return None
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    fields = recipe.defaults() | results.get("recipe", {})  # earlier versions had fewer fields
-    for name, before, after in changed_values(fields, recipe.fields("fixed") | recipe.fields("recorded")):
+    fields = recipe.fields("fixed") | recipe.fields("recorded")
+    for name, before, after in changed_values(results["recipe"], fields):
         may_have_moved = name in DATA_FILES and before and after  # `check_data` compares the contents
         if name != "seed" and not may_have_moved:
             raise ValueError(

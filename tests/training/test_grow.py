@@ -160,9 +160,9 @@ def test_errors_of_the_script_name_the_cause(small_checkpoint, refusal):
     for checkpoint, recipe, message in (
         ("none", "recipe.yaml", "there is no checkpoint"),
         ("small", "none.yaml", "none.yaml"),
-        ("small", "prpn.yaml", 'prpn.yaml for "prpn"'),
+        ("small", "prpn.yaml", 'cannot be grown to the type "prpn" of prpn.yaml'),
         ("small", "text.yaml", "text.yaml must be a mapping"),
-        ("rnn", "recipe.yaml", 'the checkpoint is of type "rnn"'),
+        ("rnn", "recipe.yaml", 'a checkpoint of type "rnn" cannot be grown'),
     ):
         assert message in refusal(grow, checkpoint, recipe, "--output-dir", "grown")
     assert not (small_checkpoint / "grown").exists()

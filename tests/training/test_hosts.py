@@ -132,7 +132,7 @@ def test_torchrun_restarts_a_killed_process_and_the_run_resumes(project, project
 
 def test_processes_that_do_not_share_the_folder_are_refused(project, monkeypatch):
     monkeypatch.setattr("training.loop.checkpointing.gather_object", lambda _: [[], ["last", "best"]])
-    with pytest.raises(ValueError, match="choose an output_dir on a disk that all hosts share"):
+    with pytest.raises(ValueError, match="use a folder on a disk that all hosts share"):
         train_lm.main(command("run", "--resume"))
     assert not Path("run").exists()
 

@@ -141,16 +141,6 @@ def edit_state(edit, folder="run/last"):
     write_checksums(Path(folder))
 
 
-def test_fields_newer_than_the_run_count_as_their_defaults(project):
-    edit_state(lambda state: state["recipe"].pop("average_from_start"))  # true in this run, and fixed
-    with pytest.raises(ValueError, match="average_from_start was False and is True now"):
-        train("--resume", "--max_steps", 3)
-    edit_state(lambda state: state["recipe"].update(average_from_start=True))
-    edit_state(lambda state: state["recipe"].pop("average_decay"))  # recorded
-    changes = train("--resume", "--max_steps", 3, "--average_decay", 0.5)["changes"]
-    assert {"step": 2, "field": "average_decay", "before": None, "after": 0.5} in changes
-
-
 def test_a_training_state_with_extra_counters_resumes_but_not_another_version(project):
     edit_state(lambda state: state["progress"].update(first_kept_loss=0))
     assert train("--resume", "--max_steps", 3)["updates"] == 3

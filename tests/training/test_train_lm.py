@@ -485,7 +485,7 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
         ("--model.input_dropout many", "input_dropout"),
         ("--model.chunk_size 5", "chunk_size=5 must divide"),
         ("--model.vocab_size 5", "the model's vocabulary 5"),
-        ("--model_type nonsense", 'type "nonsense" cannot be .* one of onlstm, prpn, rnn, or one that --model_code'),
+        ("--model_type nonsense", 'type "nonsense" cannot be .* one of onlstm, prpn, rnn, or one of --model_code'),
         ("--model_type gpt2", 'models of type "gpt2" cannot be trained here'),
         ("--model_code wrong.py", r"model_code wrong.py cannot be run: SyntaxError: .* \(line 2\)"),
         ("--model_code leaves.py", r"model_code leaves.py cannot be run: SystemExit: 3 \(line 2\)"),

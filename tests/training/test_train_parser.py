@@ -12,8 +12,8 @@ import pytest
 from onlstm_hf.trees.tree_files import read_tree_file
 from tests.helpers.training_runs import GOLD_TREES, write_texts
 from training import train_parser
-from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.recipe import parse_recipe
+from training.train_grammar import parse_grammar_recipe
 
 SHARED = """
 bptt_length: 8

@@ -67,10 +67,7 @@ class TargetTrees:
         """
         stored = read_tree_file(path)
         if "averaged" not in stored.model or stored.branching_bias is None:
-            raise ValueError(
-                f"{path} has the distances of one model, not averaged trees: create these from several models with "
-                "training/average_trees.py"
-            )
+            raise ValueError(f"{path} has the distances of one model, not averaged trees of training/average_trees.py")
         target_trees = cls(stored, temperature)._chosen([len(words) >= FEWEST_WORDS for words in stored.sentences])
         if len(target_trees.stored.sentences) < 2:
             raise ValueError(f"{path} has too few sentences of {FEWEST_WORDS} words or more")
@@ -164,11 +161,8 @@ class WithTargetTrees:
         self.text, self.shard, self.seed, self.eos_token_id = text, shard, seed, tokenizer.eos_token_id
         self.sentences = [encode_words(tokenizer, words) for words in target_trees.stored.sentences]
         self.splits = target_trees.splits()
-        if len(self.sentences) < shard.num_rows:
-            raise ValueError(
-                f"there are target trees of {len(self.sentences)} sentences to train on, too few for {shard.num_rows} "
-                "in an update: lower tree_batch_size"
-            )
+        if (number := len(self.sentences)) < shard.num_rows:
+            raise ValueError(f"{number} target trees are too few for {shard.num_rows} rows: lower tree_batch_size")
 
     def num_batches(self, epoch: int) -> int | None:
         return self.text.num_batches(epoch)

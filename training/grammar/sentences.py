@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -72,7 +71,7 @@ class SpanVotes:
     def read(cls, names: Sequence[str], sentences: Sequence[Sequence[str]], branching_bias: str) -> SpanVotes:
         """Reads votes for the words of each sentence from files of trees, FILE or FILE=WEIGHT."""
         votes: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
-        for path, weight in files_of_votes(names):
+        for path, weight in split_weights(names):
             trees = read_trees_of_text(path, sentences).trees(branching_bias=branching_bias)
             for votes_by_span, tree in zip(votes, trees, strict=True):
                 for span in tree.spans():
@@ -92,15 +91,6 @@ class SpanVotes:
         """Yields the votes as text for a `fingerprint`."""
         for values in (self.ends, self.spans, self.votes):
             yield values.tobytes().decode("latin-1")
-
-
-def files_of_votes(names: Sequence[str]) -> list[tuple[str, float]]:
-    """Returns the existing file and the weight of each parser; see `split_weights`."""
-    weighted = split_weights(names)
-    for path, _ in weighted:
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"there is no file of trees {path} (votes)")
-    return weighted
 
 
 def groups_of_one_length(indices: Iterable[int], ids: Sequence[Sequence[int]], num_words: int) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
@@ -162,21 +163,18 @@ def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
                     id_file.write(array("i", sentence))
                     end_file.write(array("q", [end]))
         state.wait_for_everyone()
-        text = EncodedText(_mapped(ids, torch.int32), _mapped(ends, torch.int64))
+        if not ids.stat().st_size:
+            raise ValueError("the training text is empty")
+        parts = {ids: torch.int32, ends: torch.int64}
+        sizes = {path: path.stat().st_size // dtype.itemsize for path, dtype in parts.items()}
+        text = EncodedText(*(torch.from_file(str(path), size=sizes[path], dtype=parts[path]) for path in parts))
         state.wait_for_everyone()
     finally:
         if state.is_local_main_process:
             for path in (ids, ends):
                 with suppress(OSError):  # Windows cannot unlink an open file; the next run overwrites it
                     path.unlink(missing_ok=True)
-    if not len(text.ids):
-        raise ValueError("the training text is empty")
     return text
-
-
-def _mapped(path: Path, dtype: torch.dtype) -> torch.Tensor:
-    size = path.stat().st_size // dtype.itemsize
-    return torch.from_file(str(path), size=size, dtype=dtype) if size else torch.empty(0, dtype=dtype)
 
 
 def pad_sentences(
@@ -192,45 +190,46 @@ def pad_sentences(
     return padded[:, :-1].clamp(min=0), labels, (labels != -100).long()
 
 
-def draw_chunk_lengths(generator: Random, bptt_length: int, random_bptt: bool) -> Iterator[int]:
-    """Yields chunk lengths: normal around `bptt_length` (95 %) or half of it (5 %), deviation 5, at least 5.
+@dataclass(frozen=True)
+class ChunkLengths:
+    """Chunk lengths: normal around `bptt_length` (95 %) or half of it (5 %), deviation 5, at least 5.
 
     From Merity et al. (2018), section 5. Without `random_bptt` every length is `bptt_length`.
     """
-    while True:
-        mean = bptt_length if generator.random() < 0.95 else bptt_length / 2
-        yield max(5, int(generator.gauss(mean, 5))) if random_bptt else bptt_length
+
+    bptt_length: int
+    random_bptt: bool
+    seed: int
+
+    def draw(self, epoch: int) -> Iterator[int]:
+        """Yields the lengths of an epoch without end."""
+        generator = Random(f"{self.seed} {epoch}")
+        while True:
+            mean = self.bptt_length if generator.random() < 0.95 else self.bptt_length / 2
+            yield max(5, int(generator.gauss(mean, 5))) if self.random_bptt else self.bptt_length
+
+    def lr_scale(self, length: int) -> float:
+        return length / self.bptt_length if self.random_bptt else 1.0
 
 
 class StreamBatches:
     """One text cut into `num_rows` rows of equal length, read in parallel, chunk by chunk.
 
     The input of a row starts with the token before it, that of the first row with `<eos>`. Remaining tokens at the end
-    are dropped, as in the papers' code. `stream` has the token ids `[N]` and may be mapped from a file. The seed and
-    the epoch determine the lengths of the chunks (`draw_chunk_lengths`).
+    are dropped, as in the papers' code. `stream` has the token ids `[N]` and may be mapped from a file.
     """
 
-    def __init__(
-        self,
-        stream: torch.Tensor,
-        eos_token_id: int,
-        shard: ProcessShard,
-        bptt_length: int,
-        random_bptt: bool,
-        seed: int,
-    ):
+    def __init__(self, stream: torch.Tensor, eos_token_id: int, shard: ProcessShard, chunk_lengths: ChunkLengths):
         length = len(stream) // shard.num_rows
         if length == 0:
             raise ValueError(f"the training text has {len(stream)} tokens, too few for {shard.num_rows} rows")
         self.targets = stream[: length * shard.num_rows].view(shard.num_rows, length)[shard.rows]
         before = [stream[row * length - 1] if row else eos_token_id for row in range(shard.num_rows)[shard.rows]]
-        self.tokens_before = torch.tensor(before).unsqueeze(1)
-        self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
+        self.tokens_before, self.chunk_lengths = torch.tensor(before).unsqueeze(1), chunk_lengths
 
     def chunks(self, epoch: int) -> list[tuple[int, int]]:
         """Returns start and end of every chunk of an epoch."""
-        lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
-        total, ends = self.targets.shape[1], [0]
+        lengths, total, ends = self.chunk_lengths.draw(epoch), self.targets.shape[1], [0]
         while ends[-1] < total:
             ends.append(min(total, ends[-1] + next(lengths)))
         return list(pairwise(ends))
@@ -243,8 +242,7 @@ class StreamBatches:
             targets = self.targets[:, first:end].long()
             before = self.targets[:, first - 1 : first].long() if first else self.tokens_before
             inputs = torch.cat([before, targets[:, :-1]], dim=1)
-            scale = (end - first) / self.bptt_length if self.random_bptt else 1.0
-            yield Batch(inputs, targets, None, first > 0, scale, targets.numel())
+            yield Batch(inputs, targets, None, first > 0, self.chunk_lengths.lr_scale(end - first), targets.numel())
 
 
 class StreamedTextBatches:
@@ -260,18 +258,16 @@ class StreamedTextBatches:
         tokenizer: PreTrainedTokenizerBase,
         text_column: str,
         num_rows: int,
-        bptt_length: int,
-        random_bptt: bool,
-        seed: int,
+        chunk_lengths: ChunkLengths,
     ):
-        self.texts, self.tokenizer, self.text_column, self.num_rows = texts, tokenizer, text_column, num_rows
-        self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
+        self.texts, self.tokenizer, self.text_column = texts, tokenizer, text_column
+        self.num_rows, self.chunk_lengths = num_rows, chunk_lengths
 
     def num_batches(self, epoch: int) -> None:
         return None
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
+        lengths = self.chunk_lengths.draw(epoch)
         buffers = [[self.tokenizer.eos_token_id] for _ in range(self.num_rows)]
         number, length = 0, next(lengths)
         for ids in encode_lines(self.texts, self.tokenizer, self.text_column):
@@ -279,7 +275,7 @@ class StreamedTextBatches:
             while min(map(len, buffers)) > length:
                 if number >= start:
                     rows = torch.tensor([row[: length + 1] for row in buffers])
-                    scale = length / self.bptt_length if self.random_bptt else 1.0
+                    scale = self.chunk_lengths.lr_scale(length)
                     yield Batch(rows[:, :-1], rows[:, 1:], None, number > 0, scale, rows[:, 1:].numel())
                 for row in buffers:
                     del row[:length]
@@ -332,10 +328,11 @@ def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBas
     """Returns the training batches of one process."""
     data, seed = recipe.data, recipe.optimization.seed
     texts = load_texts(data, "train")
-    chunks = data.bptt_length, data.random_bptt, seed
+    chunk_lengths = ChunkLengths(data.bptt_length, data.random_bptt, seed)
     if data.streaming:
-        return StreamedTextBatches(own_texts(texts, shard), tokenizer, data.text_column, shard.batch_size, *chunks)
+        texts = own_texts(texts, shard)
+        return StreamedTextBatches(texts, tokenizer, data.text_column, shard.batch_size, chunk_lengths)
     text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
     if data.independent_sentences:
         return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)
-    return StreamBatches(text.ids, tokenizer.eos_token_id, shard, *chunks)
+    return StreamBatches(text.ids, tokenizer.eos_token_id, shard, chunk_lengths)

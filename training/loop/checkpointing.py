@@ -109,15 +109,10 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
     accelerator.wait_for_everyone()
     existing = [name for name in ("last", "best", "results.json") if (output_dir / name).exists()]
     if any(names != existing for names in gather_object([existing])):
-        raise ValueError(
-            f"the processes of this run see different files in {output_dir}: choose an output_dir on a disk that all "
-            "hosts share"
-        )
+        raise ValueError(f"processes see different files in {output_dir}: use a folder on a disk that all hosts share")
     if existing and not resume:
-        raise FileExistsError(
-            f"{output_dir} holds an earlier run ({', '.join(existing)}): pass --resume to continue it, or choose "
-            "another output_dir"
-        )
+        names = ", ".join(existing)
+        raise FileExistsError(f"{output_dir} holds an earlier run ({names}): pass --resume, or another output_dir")
     return "last" in existing
 
 

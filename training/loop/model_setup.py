@@ -67,8 +67,7 @@ def trained_class(
         supported = ", ".join(config.model_type for config in MODEL_CLASSES if find(config))
         raise ValueError(
             f'models of type "{model_type}" cannot be trained here: the model_type must be one of {supported}, or one '
-            f"that --model_code registers, with a class that derives from {RecurrentPreTrainedModel.__name__} and has "
-            f"takes_pairs = {takes_pairs}"
+            f"of --model_code, with a {RecurrentPreTrainedModel.__name__} that has takes_pairs = {takes_pairs}"
         )
     return model_class
 

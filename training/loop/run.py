@@ -334,12 +334,10 @@ class TrainingRun:
         if state.get("version") != STATE_VERSION:
             raise ValueError(
                 f"the training state in {self.last} is of version {state.get('version')}, and this package resumes "
-                f"version {STATE_VERSION}. Finish the run with the package version that started it, or start "
-                "another output_dir"
+                f"version {STATE_VERSION}. Use the package version that started the run, or another output_dir"
             )
         if state["progress"]["validation_losses"]:
             check_checksums(self.best)
-        state["recipe"] = self.recipe.defaults() | state["recipe"]  # for fields that are newer than the run
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := changed_values(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
             values = "; ".join(f"{name} was {before} and is {after} now" for name, before, after in changed)

@@ -1,11 +1,15 @@
-"""The quickstart script."""
+"""Small scripts: quickstart, the recorded training runs of the web page, and the model inside the package."""
 
 import json
 from functools import partial
 
 import pytest
 
-from training import quickstart
+from onlstm_hf.utils.checkpoints import PACKED_MODEL
+from tests.helpers.folders import contents
+from tests.helpers.training_runs import write_texts
+from training import quickstart, record_growth
+from training.pack import main as pack
 
 
 def read_json(path):
@@ -23,3 +27,15 @@ def test_all_files_are_written_to_the_output_folder(option, tmp_path, monkeypatc
     assert read_json(folder / "results.json") == results
     assert {"corpus", "model", "tree-1.svg"} <= {path.name for path in folder.iterdir()}
     assert read_json(folder / "model" / "results.json")["test_perplexity"] == results["test_perplexity"]
+
+
+def test_a_text_needs_gold_trees(tmp_path, monkeypatch, refusal):
+    monkeypatch.chdir(tmp_path)
+    write_texts(train=40, valid=12)
+    text = ["--train_files", "train.txt", "--validation_files", "valid.txt"]
+    assert "also give --gold_trees" in refusal(record_growth, "growth.json", *text)
+
+
+def test_the_model_inside_the_package_is_the_released_one_in_eight_bits(project_root, tmp_path):
+    pack([str(project_root / "model_cards" / PACKED_MODEL.name), str(tmp_path / "packed")])
+    assert contents(PACKED_MODEL) == contents(tmp_path / "packed")
