@@ -112,7 +112,6 @@ def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
 
 
 def write_grown(options: argparse.Namespace) -> None:
-    """Loads the small model, and writes the large one with the tokenizer."""
     if options.output_dir.exists():
         raise FileExistsError(f"{options.output_dir} exists already: choose another --output-dir")
     small, tokenizer = load_checkpoint(options.model)

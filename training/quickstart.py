@@ -39,13 +39,8 @@ def main(arguments: list[str] | None = None) -> dict:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument(
-        "--output_dir",
-        "--output-dir",  # options of train_lm.py also have both spellings
-        type=Path,
-        default=Path("runs/quickstart"),
-        help="output folder (%(default)s)",
-    )
+    spellings = ("--output_dir", "--output-dir")  # as the options of train_lm.py have
+    parser.add_argument(*spellings, type=Path, default=Path("runs/quickstart"), help="output folder (%(default)s)")
     options, overrides = parser.parse_known_args(arguments)
 
     corpus = write_toy_corpus(options.output_dir / "corpus")

@@ -84,7 +84,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def record(options: argparse.Namespace, overrides: list[str]) -> None:
-    """Trains, and writes the snapshots."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = read_recipe(RECIPE)
         if options.train_files:

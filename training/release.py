@@ -101,7 +101,6 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def _read_results(run: Path) -> dict:
-    """Reads the `results.json` of a run."""
     path = run / "results.json"
     if not path.is_file():
         runs = ", ".join(sorted(str(results.parent) for results in run.glob("*/results.json")))
@@ -121,7 +120,6 @@ def _training_command(options: argparse.Namespace, text: SimpleNamespace, recipe
 
 
 def _release_command(options: argparse.Namespace, text: SimpleNamespace, gold_trees: SimpleNamespace | None) -> str:
-    """Returns the command that writes the folder."""
     further = {
         "test_files": text.test,
         "treebank": gold_trees and gold_trees.file,

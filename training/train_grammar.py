@@ -5,15 +5,7 @@
         --votes seed_1111.ranks.xz seed_2222.ranks.xz prpn.ranks.xz=3
 
 With the trees of other parsers as votes, the grammar is trained on the trees of a sentence that have votes, otherwise
-on all trees. Gold trees are not used for training.
-
-A run writes to its `output_dir`:
-    best/           the checkpoint with the lowest loss on held-out training sentences (one in fifty)
-    last/           the newest checkpoint, with the training state to resume from
-    log.jsonl       one line for every log entry and validation
-    text.ranks.xz   the trees of the training text, as votes for training/average_trees.py or another grammar
-    trees.jsonl.xz  the trees of the sentences with gold trees, if these are given
-    results.json    loss and perplexity of the held-out sentences (and parsing F1) of best/, with the recipe
+on all trees. Gold trees are not used for training. docs/training.md lists what a run leaves, and how it is used.
 """
 
 import math
@@ -127,7 +119,6 @@ class GrammarRecipe(Recipe):
 
 
 def parse_grammar_recipe(arguments: list[str]) -> GrammarRecipe:
-    """Reads a recipe. See `parse_groups` and `GrammarRecipe` for the errors."""
     groups = (GrammarDataArguments, ModelFields, GrammarOptimizationArguments, GrammarRunArguments)
     return GrammarRecipe(*parse_groups(arguments, groups, "train_grammar.py", "Trains a neural grammar."))
 
@@ -158,7 +149,9 @@ class GrammarInduction(Task):
         data = self.recipe.data
         lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
         self.text = EncodedSentences.from_lines(lines, self.tokenizer)
-        self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias) if data.votes else None
+        self.votes = None
+        if data.votes:
+            self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias, data.vote_strength)
         self.treebank = load_gold_trees(data, model.config)
         self.fingerprints = {"training text": fingerprint(lines)}
         if self.votes is not None:
@@ -171,7 +164,7 @@ class GrammarInduction(Task):
         self.held_out = training[::HELD_OUT_EVERY]
         del training[::HELD_OUT_EVERY]
         seed = self.recipe.optimization.seed
-        self.batches = GrammarBatches(self.text.ids, training, self.votes, data.vote_strength, shard, seed)
+        self.batches = GrammarBatches(self.text.ids, training, self.votes, shard, seed)
         return self.batches
 
     def loss(
@@ -204,8 +197,8 @@ class GrammarInduction(Task):
         with evaluation_mode(model):
             return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
 
-    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
-        data, model = self.recipe.data, NeuralGrammar.from_pretrained(output_dir / "best").to(device)
+    def write_results(self, model: PreTrainedModel, output_dir: Path, progress: Progress) -> dict:
+        data = self.recipe.data
         description = {"model_type": model.config.model_type, "num_parameters": model.num_parameters()}
         description["seed"] = self.recipe.optimization.seed
         if model.config.treebank_preprocessing is not None:

@@ -2,12 +2,6 @@
 
 The value of an expression with nested lists (Nangia & Bowman 2018) is one of ten classes. A model without gold trees
 must find the lists itself. For models that induce trees, the results state how well the trees fit.
-
-A run writes to its `output_dir`:
-    best/         the checkpoint with the highest validation accuracy, for `from_pretrained`
-    last/         the newest checkpoint, also for `from_pretrained`, with the training state to resume from
-    log.jsonl     one line for every log entry and validation
-    results.json  accuracy of best/ on the test expressions by depth and length, how well its trees fit, and the recipe
 """
 
 import sys

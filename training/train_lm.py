@@ -1,14 +1,7 @@
 """Trains a language model of this package: `accelerate launch training/train_lm.py RECIPE.yaml [--name value ...]`.
 
-A run writes to its `output_dir`:
-    best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`; with target trees, the
-                    lowest sum of validation loss and weighted splitting loss on held-out target trees
-    last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
-    log.jsonl       one line for every log entry and validation
-    curves.svg      figure of perplexity and F1 over the updates
-    trees.jsonl.xz  if gold trees are given: their sentences with the distances of each layer of best/
-    results.json    validation and test perplexity (and parsing F1) of best/, with the recipe
-Both checkpoints hold the evaluated weights, which are the averaged ones once averaging has begun.
+docs/training.md lists what a run leaves. Both checkpoints hold the evaluated weights, which are the averaged ones once
+averaging has begun.
 """
 
 import sys
@@ -20,7 +13,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -154,9 +147,8 @@ class LanguageModeling(Task):
             return scores["validation_loss"]
         return scores["validation_loss"] + self.recipe.optimization.tree_loss_weight * scores["held_out_tree_loss"]
 
-    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
+    def write_results(self, model: PreTrainedModel, output_dir: Path, progress: Progress) -> dict:
         run = self.recipe.run
-        model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
         model.set_implementation(self.recipe.model.implementation)
         results = {"validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity}
         results["validation_unknown_words"] = unknown_words(self.tokenizer, self.validation.sentences)

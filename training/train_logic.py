@@ -1,12 +1,6 @@
 """Trains a model of logical inference: `accelerate launch training/train_logic.py RECIPE.yaml [--name value ...]`.
 
 The protocol is that of Shen et al. (2019): train on pairs with few operators, test on pairs with up to twelve.
-
-A run writes to its `output_dir`:
-    best/         the checkpoint with the highest validation accuracy, for `from_pretrained`
-    last/         the newest checkpoint, also for `from_pretrained`, with the training state to resume from
-    log.jsonl     one line for every log entry and validation
-    results.json  the scores of best/ on the test pairs by number of operators, with the recipe
 """
 
 import sys

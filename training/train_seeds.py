@@ -49,7 +49,6 @@ class SeedRun:
         return finished_results(self.folder, self.recipe)
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
-        """Starts or resumes the run in a new process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         options = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
         run_arguments = [str(part) for option in options.items() for part in option]
@@ -107,7 +106,6 @@ def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: Pre
 
 
 def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Runs all seeds, and prints the table."""
     if any(argument.partition("=")[0] == "--seed" for argument in arguments):
         raise ValueError("give the seeds with --seeds")
     recipe = parse_recipe([options.recipe, *arguments])

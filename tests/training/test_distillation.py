@@ -36,8 +36,13 @@ from tests.helpers.training_runs import (
 )
 from training import average_trees as averaging_script
 from training import release, train_lm
-from training.distillation.splitting_loss import splits_of_tree, splitting_loss
-from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees, WithTargetTrees
+from training.distillation.target_trees import (
+    HELD_OUT_EVERY,
+    TargetTrees,
+    WithTargetTrees,
+    splits_of_tree,
+    splitting_loss,
+)
 from training.language_models.text_batches import Batch, TextLines
 from training.loop.task import ProcessShard
 

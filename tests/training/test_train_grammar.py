@@ -208,18 +208,18 @@ def test_votes_are_sums_of_parser_weights_by_span(tmp_path):
         trees = [InducedTree.from_spans(words, own) for words, own in zip(SENTENCES, spans, strict=True)]
         write_votes(tmp_path / f"{name}.ranks.xz", trees, SENTENCES, "none")
     names = [f"{tmp_path}/left.ranks.xz", f"{tmp_path}/right.ranks.xz=3"]
-    votes = SpanVotes.read(names, SENTENCES, "right")
-    scores = votes.scores([0, 2], 3, strength=0.5)
+    votes = SpanVotes.read(names, SENTENCES, "right", 0.5)
+    scores = votes.scores([0, 2], 3)
     assert scores[0, 0, 2] == 0.5 and scores[0, 1, 3] == 1.5
     assert scores[1, 0, 2] == 2.0 and scores[1, 1, 3] == UNVOTED_SCORE
     assert scores[0, 0, 3] == scores[1, 0, 3] == 2.0
-    assert votes.scores([1], 2, strength=1.0)[0, 0, 2] == 4.0
+    assert votes.scores([1], 2)[0, 0, 2] == 2.0
 
 
 def test_trees_with_unvoted_spans_get_no_weight(grammar):
     input_ids = torch.tensor([[1, 2, 3, 4]])
     one_tree = {(0, 4): 3.0, (1, 4): 1.0, (1, 3): 2.0}
-    scores = SpanVotes([one_tree]).scores([0], 4, strength=0.5).double()
+    scores = SpanVotes([one_tree], 0.5).scores([0], 4).double()
     tree = (0, ((1, 2), 3))
     expected = math.log(tree_weight(tree, [1, 2, 3, 4], grammar)) + 0.5 * 6
     assert grammar(input_ids, scores).item() == pytest.approx(expected, abs=1e-9)
@@ -246,7 +246,7 @@ def test_batches_have_one_length_and_are_shared_by_processes():
     assert groups_of_one_length([0], [[1] * 30], 12) == [[0]]
 
     def rows(shard, epoch=0, start=0):
-        batches = GrammarBatches(ids, indices, None, 0.0, shard, seed=1).batches(epoch, start)
+        batches = GrammarBatches(ids, indices, None, shard, seed=1).batches(epoch, start)
         return [(batch.input_ids[:, 0].tolist(), batch.num_items) for batch in batches]
 
     alone = rows(ProcessShard(12))
@@ -257,7 +257,7 @@ def test_batches_have_one_length_and_are_shared_by_processes():
     shared = [sorted(own + other) for (own, _), (other, _) in zip(*both, strict=True)]
     assert shared == [sorted(own) for own, _ in alone if len(own) > 1]
     with pytest.raises(ValueError, match="no sentence of a length"):
-        GrammarBatches(ids, [], None, 0.0, ProcessShard(12), seed=1)
+        GrammarBatches(ids, [], None, ProcessShard(12), seed=1)
 
 
 WORDS = ["the", "a", "old", "cat", "dog", "sees", "likes", "sleeps"]

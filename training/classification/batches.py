@@ -80,7 +80,6 @@ class ExampleBatches:
         return whole + (rest >= self.shard.num_processes)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[ExampleBatch]:
-        """Yields the batches of an epoch from number `start` on."""
         generator = Random(f"{self.seed}-{epoch}")
         shuffled = generator.sample(range(len(self.examples)), len(self.examples))
         num_rows, shard = self.shard.num_rows, self.shard

@@ -10,7 +10,6 @@ import torch
 from transformers import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     AutoConfig,
-    AutoModelForSequenceClassification,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -126,8 +125,7 @@ class Classification(Task):
     def validation_loss(self, scores: dict[str, float]) -> float:
         return -scores["validation_accuracy"]
 
-    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
-        model = AutoModelForSequenceClassification.from_pretrained(output_dir / "best").to(device)
+    def write_results(self, model: PreTrainedModel, output_dir: Path, progress: Progress) -> dict:
         model.set_implementation(self.recipe.model.implementation)
         results = {
             "task": self.name.replace("_", " "),

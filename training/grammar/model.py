@@ -19,12 +19,8 @@ from training.grammar.inside import GrammarScores, log_partition, span_marginals
 class NeuralGrammarConfig(PreTrainedConfig):
     """Configuration of a `NeuralGrammar`.
 
-    Args:
-        vocab_size: number of tokens of the tokenizer.
-        num_nonterminals: symbols over two words or more.
-        num_preterminals: symbols over one word.
-        hidden_size: size of the symbol embeddings and of the layers over them.
-        treebank_preprocessing: preprocessing of gold trees, if not that of the papers.
+    Nonterminals are symbols over two words or more, preterminals over one. `treebank_preprocessing` is the
+    preprocessing of gold trees, if not that of the papers.
     """
 
     model_type = "neural_grammar"

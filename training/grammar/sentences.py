@@ -46,7 +46,6 @@ class EncodedSentences(NamedTuple):
 
     @classmethod
     def from_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
-        """Encodes sentences that are already split into words."""
         words = [tuple(sentence) for sentence in sentences]
         return cls(words, [encode_words(tokenizer, sentence)[0] for sentence in words])
 
@@ -62,29 +61,30 @@ class SpanVotes:
         ends: `[S]`, end of each sentence in `spans` `[V, 2]` and `votes` `[V]`, the total weights of the parsers.
     """
 
-    def __init__(self, sentences: Sequence[dict[tuple[int, int], float]]):
+    def __init__(self, sentences: Sequence[dict[tuple[int, int], float]], strength: float):
+        self.strength = strength
         self.ends = np.cumsum([len(spans) for spans in sentences])
         self.spans = np.array([span for spans in sentences for span in spans], dtype=np.int64).reshape(-1, 2)
         self.votes = np.array([votes for spans in sentences for votes in spans.values()], dtype=np.float32)
 
     @classmethod
-    def read(cls, names: Sequence[str], sentences: Sequence[Sequence[str]], branching_bias: str) -> SpanVotes:
+    def read(cls, names: Sequence[str], sentences: Sequence[Sequence[str]], rule: str, strength: float) -> SpanVotes:
         """Reads votes for the words of each sentence from files of trees, FILE or FILE=WEIGHT."""
         votes: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
         for path, weight in split_weights(names):
-            trees = read_trees_of_text(path, sentences).trees(branching_bias=branching_bias)
+            trees = read_trees_of_text(path, sentences).trees(branching_bias=rule)
             for votes_by_span, tree in zip(votes, trees, strict=True):
                 for span in tree.spans():
                     votes_by_span[span] = votes_by_span.get(span, 0.0) + weight
-        return cls(votes)
+        return cls(votes, strength)
 
-    def scores(self, indices: Sequence[int], num_words: int, strength: float) -> torch.Tensor:
+    def scores(self, indices: Sequence[int], num_words: int) -> torch.Tensor:
         """Returns the log weights of spans, `[B, n + 1, n + 1]`, in sentences of `num_words` = n words."""
         scores = np.full((len(indices), num_words + 1, num_words + 1), UNVOTED_SCORE, dtype=np.float32)
         for row, index in enumerate(indices):
             first, last = (self.ends[index - 1] if index else 0), self.ends[index]
             starts, ends = self.spans[first:last].T
-            scores[row, starts, ends] = strength * self.votes[first:last]
+            scores[row, starts, ends] = self.strength * self.votes[first:last]
         return torch.from_numpy(scores)
 
     def lines(self) -> Iterator[str]:
@@ -115,13 +115,9 @@ class GrammarBatch(NamedTuple):
 
 
 class GrammarBatches:
-    """Training batches of one process, shuffled in every epoch.
+    """Training batches of one process: the sentences with the `indices`, shuffled in every epoch.
 
-    Args:
-        ids: token ids of each sentence of the text.
-        indices: indices of the training sentences.
-        shard: this process's part of a batch. Batches with fewer sentences than processes are dropped.
-        seed: determines the order together with the epoch.
+    Batches with fewer sentences than processes are dropped.
     """
 
     def __init__(
@@ -129,12 +125,10 @@ class GrammarBatches:
         ids: Sequence[Sequence[int]],
         indices: Sequence[int],
         votes: SpanVotes | None,
-        vote_strength: float,
         shard: ProcessShard,
         seed: int,
     ):
-        self.ids, self.indices, self.shard, self.seed = ids, indices, shard, seed
-        self.votes, self.vote_strength = votes, vote_strength
+        self.ids, self.indices, self.votes, self.shard, self.seed = ids, indices, votes, shard, seed
         if not self._groups(0):
             raise ValueError("there is no sentence of a length between min_length and max_length to train on")
 
@@ -148,10 +142,8 @@ class GrammarBatches:
             yield self.batch(indices, len(self.ids[group[0]]) * len(group) / shard.num_processes)
 
     def batch(self, indices: Sequence[int], num_items: float) -> GrammarBatch:
-        """Returns a batch of sentences of one length."""
-        input_ids, scores = torch.tensor([self.ids[index] for index in indices]), None
-        if self.votes is not None:
-            scores = self.votes.scores(indices, input_ids.shape[1], self.vote_strength)
+        input_ids = torch.tensor([self.ids[index] for index in indices])
+        scores = None if self.votes is None else self.votes.scores(indices, input_ids.shape[1])
         return GrammarBatch(input_ids, scores, num_items)
 
     def _groups(self, epoch: int) -> list[list[int]]:

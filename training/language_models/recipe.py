@@ -156,5 +156,4 @@ class LanguageModelRecipe(Recipe):
 
 
 def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:
-    """Reads a recipe. See `parse_groups` and `LanguageModelRecipe` for the errors."""
     return LanguageModelRecipe(*parse_groups(arguments, ARGUMENTS, "train_lm.py", "Trains a language model."))

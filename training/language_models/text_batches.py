@@ -63,10 +63,7 @@ def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
 
 
 def load_dataset_column(arguments: DataArguments, part: str, column: str, streaming: bool = False) -> Iterable | None:
-    """Returns a column of a split of the HF dataset, `None` if the recipe names no such split.
-
-    Raises a `FileNotFoundError` if the folder is missing, a `ValueError` if the dataset has no such split or column.
-    """
+    """Returns a column of a split of the HF dataset, `None` if the recipe names no such split."""
     split = getattr(arguments, f"{part}_split")
     if split is None:
         return None
@@ -145,10 +142,6 @@ def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
 
     The files are unlinked at once. The system frees them when the last process ends. Only the first process of a host
     reads the sentences. Hosts may share the folder, which needs four bytes per token and eight per sentence.
-
-    Raises:
-        ValueError: if there is no sentence.
-        OSError: if the files cannot be written, for instance because the disk is full.
     """
     state = PartialState()
     first_of_host = state.process_index - state.local_process_index
@@ -325,7 +318,6 @@ class SentenceBatches:
 
 
 def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:
-    """Returns the training batches of one process."""
     data, seed = recipe.data, recipe.optimization.seed
     texts = load_texts(data, "train")
     chunk_lengths = ChunkLengths(data.bptt_length, data.random_bptt, seed)

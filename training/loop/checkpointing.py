@@ -21,10 +21,8 @@ CHECKSUMS = "SHA256SUMS"
 def locked_folder(folder: Path) -> Iterator[None]:
     """Locks a folder during the block. The lock also ends when this process is killed.
 
-    A missing folder is created, and removed afterwards if it is still empty.
-
-    Raises:
-        ValueError: if another process still holds the lock after `LONGEST_WAIT`.
+    A missing folder is created, and removed afterwards if it is still empty. A `ValueError` says that another process
+    still holds the lock after `LONGEST_WAIT`.
     """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,12 +95,7 @@ def sync(path: Path) -> None:
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
-    """Returns whether the run resumes from `last/`.
-
-    Raises:
-        FileExistsError: if the folder holds an earlier run, and `resume` is false.
-        ValueError: if the processes do not share the folder, for instance because each host has its own disk.
-    """
+    """Returns whether the run resumes from `last/`. Raises an error if it may not, or hosts do not share the folder."""
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)
@@ -117,7 +110,6 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 
 
 def write_checksums(folder: Path) -> None:
-    """Writes the checksums of all files in a folder to `CHECKSUMS`."""
     (folder / CHECKSUMS).write_text("\n".join(_checksum_lines(folder)) + "\n", encoding="utf-8", newline="\n")
 
 
@@ -139,7 +131,6 @@ def _checksum_lines(folder: Path) -> list[str]:
 
 
 def file_checksum(path: str | os.PathLike) -> str:
-    """Returns the SHA-256 of a file's content."""
     checksum = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):

@@ -33,11 +33,8 @@ def run_model_code(path: str) -> None:
         spec.loader.exec_module(sys.modules[name])
     except (Exception, SystemExit) as error:  # user code can raise anything
         del sys.modules[name]
-        # The last line of the traceback: type and message of the error.
-        reason = traceback.format_exception_only(error)[-1].strip()
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == full_path]
-        line = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
-        raise ValueError(f"the model_code {path} cannot be run: {reason} (line {line})") from error
+        details = "".join(traceback.format_exception(error, limit=-1))
+        raise ValueError(f"the model_code {path} cannot be run: {details}") from error
 
 
 def code_fingerprint(path: str | None) -> dict[str, str]:

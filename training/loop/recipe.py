@@ -188,16 +188,10 @@ class RecipeParser(HfArgumentParser):
 
 
 def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, description: str) -> list:
-    """Reads an instance of each group from the arguments `[recipe.yaml] [--name value ...]`.
+    """Reads an instance of each group from the arguments `[recipe.yaml] [--name value ...]` of a program.
 
-    Args:
-        groups: dataclasses of fields; one of them is a `ModelFields`, which `--model.NAME VALUE` changes.
-        program: name of the script, for help and errors.
-        description: sentence on what the script does.
-
-    Raises:
-        FileNotFoundError: if the recipe file does not exist.
-        ValueError: for unknown or duplicate keys and values of the wrong type.
+    The groups are dataclasses of fields. `--model.NAME VALUE` changes the one that is a `ModelFields`. A `ValueError`
+    names unknown or duplicate keys and values of the wrong type.
     """
     parser = RecipeParser(
         groups,

@@ -41,7 +41,7 @@ from training.loop.optimization import (
 )
 from training.loop.recipe import Recipe
 from training.loop.task import ProcessShard, Progress, Task, TrainingBatch
-from training.loop.training_log import TrainingLog, as_scalars, check_trackers
+from training.loop.training_log import TrainingLog, check_trackers
 
 # Longest time that processes wait for each other, for instance while the main process validates.
 LONGEST_EVALUATION = timedelta(hours=2)
@@ -63,10 +63,8 @@ def in_lockstep(batches: Iterator[TrainingBatch], accelerator: Accelerator) -> I
 class TrainingRun:
     """Training loop of one run, with its model, optimiser, data and progress.
 
-    The run locks its folder until `train` has ended.
-
-    Raises:
-        ValueError, OSError: for bad input, before anything is written, or if another run has locked the folder.
+    The run locks its folder until `train` has ended. For bad input the constructor raises a `ValueError` or `OSError`
+    before anything is written.
     """
 
     def __init__(self, task: Task):
@@ -136,38 +134,34 @@ class TrainingRun:
         self.log = TrainingLog(accelerator, self.output_dir, self.progress, task, log_state)
 
     def train(self) -> dict:
-        """Trains to the end of the recipe. Returns the content of `results.json` (in the main process).
-
-        Raises:
-            TrainingDiverged: if the loss or the weights diverge.
-            OSError: if a file cannot be written, for instance because the disk is full.
-        """
+        """Trains to the end of the recipe. Returns the content of `results.json` (in the main process)."""
         with self._lock:
             with closing(self.log.bar):
                 self._train()
             results = {}
             if self.accelerator.is_main_process:
                 with quiet_transformers():
-                    results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
+                    model = type(self.evaluated_model).from_pretrained(self.best).to(self.accelerator.device)
+                    results = self.task.write_results(model, self.output_dir, self.progress)
                 print(f"{self.task.summary(results)}\ncheckpoint  {self.best}")
                 print(f"results     {self.output_dir / 'results.json'}")
             self._leave_other_processes()
         return results
 
     def _leave_other_processes(self) -> None:
-        """Destroys the DistributedDataParallel wrapper, then the process group.
-
-        In the other order the wrapper's reducer can deadlock: it waits for gloo's threads while it holds the GIL, and
-        a thread that frees a tensor waits for the GIL (pytorch/pytorch issue 56297).
-        """
+        # The wrapper of DDP ends before the process group. Otherwise its reducer can deadlock: it waits for gloo's
+        # threads while it holds the GIL, and a thread that frees a tensor waits for the GIL (pytorch issue 56297).
         self.model = self.trained_model = self.accelerator.unwrap_model(self.model)
         self.accelerator.free_memory()
         self.accelerator.end_training()
 
     def _train(self) -> None:
-        """Runs all updates and validations of the recipe."""
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
-        self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
+        config = {
+            name: value if isinstance(value, str | int | float) else json.dumps(value)  # trackers store scalars
+            for name, value in self.recipe.fields().items()
+        }
+        self.accelerator.init_trackers(self.task.name, config)
         on_cpu = self.accelerator.device.type == "cpu"
         if on_cpu and arguments.mixed_precision == "bf16" and (speed := bfloat16_speed()) <= 1:
             self.accelerator.print(
@@ -328,7 +322,6 @@ class TrainingRun:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
 
     def _read_training_state(self) -> dict[str, Any]:
-        """Reads the recipe and progress stored in `last/`."""
         check_checksums(self.last)
         state = json.loads((self.last / "training_state" / "run.json").read_text(encoding="utf-8"))
         if state.get("version") != STATE_VERSION:

@@ -18,8 +18,7 @@ class Progress:
     """Counters of a run, saved with every checkpoint.
 
     Attributes:
-        epoch, batch: finished epochs, and finished batches of the current epoch.
-        step: updates made.
+        epoch, batch, step: finished epochs, finished batches of the current epoch, and updates made.
         total_steps: updates of the whole run; `None` for streamed text without `max_steps`.
         num_averaged: number of averaged weights; 0 before averaging begins.
         validation_losses: the score that is minimised (`Task.validation_loss`), for all validations.
@@ -96,7 +95,6 @@ class Task(ABC):
     """Training task of one run. Errors in the input are a `ValueError` or an `OSError`.
 
     Attributes:
-        recipe: recipe of the run.
         command_line: arguments of the script, for results that record them.
         name: project name for the trackers of Accelerate.
         unit: unit of the predicted items, such as "tokens".
@@ -150,8 +148,8 @@ class Task(ABC):
         return scores["validation_loss"]
 
     @abstractmethod
-    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
-        """Scores `best/`, writes `results.json`, and returns its content. Called once, in the main process."""
+    def write_results(self, model: PreTrainedModel, output_dir: Path, progress: Progress) -> dict:
+        """Scores the best model, writes `results.json`, and returns its content. Called in the main process."""
 
     @abstractmethod
     def summary(self, results: dict) -> str:

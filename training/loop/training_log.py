@@ -101,7 +101,6 @@ class TrainingLog:
         )
 
     def write_training(self, learning_rate: float) -> None:
-        """Writes the entry of the updates since the last one."""
         losses = self.mean_losses()
         loss = losses["loss"]
         perplexity, speed = math.exp(loss), self.num_counted / (time.perf_counter() - self.start)
@@ -111,7 +110,6 @@ class TrainingLog:
         self._clear()
 
     def write_validation(self, scores: dict[str, float]) -> None:
-        """Writes and prints the scores of a validation."""
         self._write(scores)
         if self.accelerator.is_main_process:
             shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -130,10 +128,3 @@ def check_trackers(names: list[str]) -> None:
     available = [str(tracker) for tracker in get_available_trackers()]
     if missing := [name for name in names if name not in available]:
         raise ValueError(f"the tracker {missing[0]} is not known or not installed; available: {', '.join(available)}")
-
-
-def as_scalars(fields: dict) -> dict:
-    """Returns recipe fields for trackers, with lists, mappings and `None` as JSON strings."""
-    return {
-        name: value if isinstance(value, (str, int, float)) else json.dumps(value) for name, value in fields.items()
-    }
