@@ -31,7 +31,7 @@ from training.toy_english import write_toy_corpus
 from training.train_lm import LanguageModeling
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
-LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12)
+LENGTHS = range(5, 13)
 TOY_ENGLISH = "A small ON-LSTM learns to predict the next word of 150-word toy English. Nobody shows it a tree."
 
 
@@ -46,11 +46,10 @@ class RecordedLanguageModeling(LanguageModeling):
         batches = super().load_data(model, shard)
         if not self.treebank:
             raise ValueError("trees of held-out sentences are recorded: with --train_files, also give --gold_trees")
-        by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
-        self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
-        if len(self.treebank) <= len(LENGTHS):
-            self.recorded = self.treebank
-        self.snapshots: list[dict] = []
+        self.recorded, self.snapshots = self.treebank, []
+        if len(self.treebank) > len(LENGTHS):
+            by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
+            self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
         self.validate(model)  # before the first update
         return batches
 

@@ -68,14 +68,13 @@ def main(arguments: list[str] | None = None) -> dict:
         if options.treebank and not model.induces_trees:
             raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
         treebank = load_gold_trees(DataArguments(gold_trees=options.treebank), model.config)
-        files = {"validation": options.validation_files, "test": options.test_files}
-        files = {part: paths for part, paths in files.items() if paths}
-        rows = {"validation": VALIDATION_ROWS, "test": 1}
+        parts = {"validation": (options.validation_files, VALIDATION_ROWS), "test": (options.test_files, 1)}
         results = {"parameters": model.num_parameters(), "perplexity": {}, "unknown_words": {}}
-        for part, paths in files.items():
-            stream = encode_text(TextLines(paths), tokenizer, "text", part)
-            results["perplexity"][part] = stream_log_likelihood(model, stream, rows[part]).perplexity
-            results["unknown_words"][part] = unknown_words(tokenizer, TextLines(paths))
+        for part, (paths, num_rows) in parts.items():
+            if paths:
+                stream = encode_text(TextLines(paths), tokenizer, "text", part)
+                results["perplexity"][part] = stream_log_likelihood(model, stream, num_rows).perplexity
+                results["unknown_words"][part] = unknown_words(tokenizer, TextLines(paths))
         if treebank:
             results["unknown_words"]["treebank"] = unknown_words(tokenizer, (tree.words for tree in treebank))
             results["parsing"] = _parsing(model, tokenizer, treebank)

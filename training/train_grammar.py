@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.text.word_alignment import is_word_level
+from onlstm_hf.text.word_alignment import encode_words, is_word_level
 from onlstm_hf.trees.rank_files import write_rank_file
 from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
@@ -193,7 +193,8 @@ class GrammarInduction(Task):
         return scores
 
     def _gold_parses(self, model: PreTrainedModel) -> list:
-        sentences = EncodedSentences.from_words((tree.words for tree in self.treebank), self.tokenizer)
+        words = [tree.words for tree in self.treebank]
+        sentences = EncodedSentences(words, [encode_words(self.tokenizer, sentence)[0] for sentence in words])
         with evaluation_mode(model):
             return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
 

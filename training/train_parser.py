@@ -22,7 +22,6 @@ passed on to train_lm.py.
 """
 
 import argparse
-import json
 import math
 import subprocess
 import sys
@@ -44,7 +43,7 @@ from training.language_models.model_setup import check_recipe
 from training.language_models.recipe import DataArguments, LanguageModelRecipe, parse_recipe
 from training.loop.model_setup import changed_config
 from training.train_grammar import parse_grammar_recipe
-from training.train_seeds import figures_table, finished_results, seeds_table
+from training.train_seeds import figures_table, finished_results, read_results, seeds_table
 
 FOLDER = Path(__file__).resolve().parent
 GRAMMAR = "grammar"
@@ -105,10 +104,6 @@ def run_stage(name: str, *arguments: Any) -> None:
     print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
     if code := subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode:
         raise ChildProcessError(f"{name} ended with exit code {code}; the same command continues")
-
-
-def read_results(folder: Path) -> dict:
-    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def train_voters(name: str, recipe: str, options: argparse.Namespace, arguments: Sequence[str]) -> list[Path]:

@@ -80,7 +80,7 @@ def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
     """
     if not (folder / "results.json").exists():
         return None
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    results = read_results(folder)
     fields = recipe.fields("fixed") | recipe.fields("recorded")
     for name, before, after in changed_values(results["recipe"], fields):
         may_have_moved = name in DATA_FILES and before and after  # `check_data` compares the contents
@@ -90,6 +90,10 @@ def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
                 "this run with train_lm.py --resume"
             )
     return results
+
+
+def read_results(folder: Path) -> dict:
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: PreTrainedConfig) -> None:
@@ -163,8 +167,7 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
 def copy_results(run: Path, folder: Path) -> None:
     """Copies results and trees of a run to files whose names start with the seed."""
     folder.mkdir(parents=True, exist_ok=True)
-    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-    write_json(folder / f"{run.name}.json", portable(results))
+    write_json(folder / f"{run.name}.json", portable(read_results(run)))
     if (run / FILE_NAME).exists():
         shutil.copyfile(run / FILE_NAME, folder / f"{run.name}.{FILE_NAME}")
 

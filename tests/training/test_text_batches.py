@@ -2,6 +2,7 @@
 
 import resource
 import statistics
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
@@ -160,7 +161,8 @@ def test_each_epoch_drops_another_remainder_of_sentences():
 
 
 def test_streamed_rows_are_sequences_of_whole_documents(tokenizer):
-    source = StreamedTextBatches(iter(LINES), tokenizer, "text", 2, ChunkLengths(8, True, seed=5))
+    texts = partial(encode_lines, LINES, tokenizer, "text")
+    source = StreamedTextBatches(texts, tokenizer.eos_token_id, 2, ChunkLengths(8, True, seed=5))
     inputs, targets = rows_of(list(source.batches(0)))
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
     assert (inputs[:, 0] == tokenizer.eos_token_id).all()
@@ -175,7 +177,8 @@ def test_streamed_rows_are_sequences_of_whole_documents(tokenizer):
 
 def test_text_too_short_for_a_batch_is_refused(tokenizer):
     with pytest.raises(ValueError, match="too short for a batch of 50 rows"):
-        next(StreamedTextBatches(LINES[:4], tokenizer, "text", 50, ChunkLengths(8, False, seed=0)).batches(0))
+        texts = partial(encode_lines, LINES[:4], tokenizer, "text")
+        next(StreamedTextBatches(texts, tokenizer.eos_token_id, 50, ChunkLengths(8, False, seed=0)).batches(0))
     with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
         SentenceBatches(as_text([[3, EOS]]), EOS, ProcessShard(2), 10, seed=0)
     with pytest.raises(ValueError, match="the training text is empty"):

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.parsing.sentences import first_of_each_unit
-from onlstm_hf.text.word_alignment import encode_sentence, encode_words
+from onlstm_hf.text.word_alignment import encode_sentence
 from onlstm_hf.trees.averaging import best_trees
 from onlstm_hf.trees.distances import distances_of_tree
 from onlstm_hf.trees.induced_tree import InducedTree
@@ -43,11 +43,6 @@ class EncodedSentences(NamedTuple):
         encoded = [encode_sentence(tokenizer, line)[:3] for line in lines if line.strip()]
         sentences = [tuple(words) for words, _, _ in encoded]
         return cls(sentences, [first_of_each_unit(ids, word_of_token) for _, ids, word_of_token in encoded])
-
-    @classmethod
-    def from_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
-        words = [tuple(sentence) for sentence in sentences]
-        return cls(words, [encode_words(tokenizer, sentence)[0] for sentence in words])
 
 
 class SpanVotes:

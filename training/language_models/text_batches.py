@@ -1,9 +1,10 @@
 """Training batches from text: one stream cut into rows, independent sentences, or streamed text."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
@@ -243,27 +244,23 @@ class StreamedTextBatches:
 
     The rows differ from those of `StreamBatches`. Tokens at the end that do not fill a chunk of all rows are dropped.
     Each process has its own texts (`own_texts`) and possibly another number of batches, but the same chunk lengths.
+    `texts` returns the encoded texts of an epoch.
     """
 
     def __init__(
-        self,
-        texts: Iterable,
-        tokenizer: PreTrainedTokenizerBase,
-        text_column: str,
-        num_rows: int,
-        chunk_lengths: ChunkLengths,
+        self, texts: Callable[[], Iterator[list[int]]], eos_token_id: int, num_rows: int, chunk_lengths: ChunkLengths
     ):
-        self.texts, self.tokenizer, self.text_column = texts, tokenizer, text_column
-        self.num_rows, self.chunk_lengths = num_rows, chunk_lengths
+        self.texts, self.eos_token_id, self.num_rows = texts, eos_token_id, num_rows
+        self.chunk_lengths = chunk_lengths
 
     def num_batches(self, epoch: int) -> None:
         return None
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         lengths = self.chunk_lengths.draw(epoch)
-        buffers = [[self.tokenizer.eos_token_id] for _ in range(self.num_rows)]
+        buffers = [[self.eos_token_id] for _ in range(self.num_rows)]
         number, length = 0, next(lengths)
-        for ids in encode_lines(self.texts, self.tokenizer, self.text_column):
+        for ids in self.texts():
             min(buffers, key=len).extend(ids)
             while min(map(len, buffers)) > length:
                 if number >= start:
@@ -322,8 +319,8 @@ def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBas
     texts = load_texts(data, "train")
     chunk_lengths = ChunkLengths(data.bptt_length, data.random_bptt, seed)
     if data.streaming:
-        texts = own_texts(texts, shard)
-        return StreamedTextBatches(texts, tokenizer, data.text_column, shard.batch_size, chunk_lengths)
+        encoded = partial(encode_lines, own_texts(texts, shard), tokenizer, data.text_column)
+        return StreamedTextBatches(encoded, tokenizer.eos_token_id, shard.batch_size, chunk_lengths)
     text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
     if data.independent_sentences:
         return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)

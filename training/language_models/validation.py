@@ -18,12 +18,7 @@ from training.language_models.text_batches import load_dataset_column, load_text
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """Held-out text, scored as the model is trained: as one stream, or sentence by sentence.
-
-    Attributes:
-        stream: token ids `[N]` of the sentences, with an `<eos>` after each.
-        independent: whether each sentence starts from an empty state.
-    """
+    """Held-out sentences, scored as the model is trained: as one stream `[N]`, or each from an empty state."""
 
     sentences: list[str]
     stream: torch.Tensor

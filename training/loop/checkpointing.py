@@ -95,7 +95,7 @@ def sync(path: Path) -> None:
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
-    """Returns whether the run resumes from `last/`. Raises an error if it may not, or hosts do not share the folder."""
+    """Returns whether the run resumes from `last/`. Raises an error if it may not, or hosts do not share a folder."""
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)

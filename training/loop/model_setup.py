@@ -15,10 +15,7 @@ from onlstm_hf.utils.files import fingerprint
 
 
 def run_model_code(path: str) -> None:
-    """Imports a file that registers a new model type with the Auto classes, as a module with the name of the file.
-
-    Raises a `FileNotFoundError`, or a `ValueError` if another module has this name or the file cannot be run.
-    """
+    """Imports a file that registers a new model type with the Auto classes, as a module with the name of the file."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no Python file {path} (model_code)")
     name, full_path = Path(path).stem, str(Path(path).resolve())
@@ -47,10 +44,7 @@ def code_fingerprint(path: str | None) -> dict[str, str]:
 def trained_class(
     model_type: str, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
 ) -> type[PreTrainedModel]:
-    """Returns the trainable class of a model type from the `mapping` of an Auto class.
-
-    With `takes_pairs` it classifies pairs of sequences. Raises a `ValueError` if the type has no such class.
-    """
+    """Returns the trainable class of a model type from the `mapping` of an Auto class; it may have to take pairs."""
 
     def find(config_class: type) -> type[PreTrainedModel] | None:
         registered = mapping.get(config_class, ())

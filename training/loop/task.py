@@ -69,12 +69,10 @@ class ProcessShard:
 
 
 class TrainingBatch(Protocol):
-    """One batch of one process.
+    """One batch of one process, with a factor of the learning rate.
 
-    Attributes:
-        num_items: predicted items of all processes divided by the number of processes. Each process divides its
-            summed loss by it, so that the mean over processes is the mean over items.
-        lr_scale: factor of the learning rate.
+    `num_items` are the predicted items of all processes divided by the number of processes. Each process divides its
+    summed loss by it, so that the mean over processes is the mean over items.
     """
 
     num_items: float
