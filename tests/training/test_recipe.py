@@ -57,11 +57,6 @@ def test_values_of_a_list_may_begin_with_a_hyphen_and_a_list_may_be_empty(recipe
     assert parse(recipe_file).data.dropped_tags == []
 
 
-def test_a_recipe_file_is_not_needed():
-    recipe = parse_recipe(["--output_dir", "x", "--train_files", "a", "--validation_files", "b"])
-    assert recipe.run.output_dir == "x"
-
-
 def test_fields_of_the_model_are_overridden_one_by_one(recipe_file):
     overrides = ["--model.hidden_size", "60", "--model.layer_sizes=[60, 40]", "--model.tie_word_embeddings", "false"]
     model = parse(recipe_file, *overrides, "--model.initializer_range", "1e-2").model.model
@@ -100,6 +95,7 @@ def test_yaml_words_are_parsed_as_intended(recipe_file):
         (RECIPE + "learning_rat: 3\n", "unknown arguments: --learning_rat=3"),
         ("- a\n- b\n", "must be a mapping"),
         ("a: [1\n", "not a YAML file"),
+        ("a: \xff\n", "not a YAML file"),
         (RECIPE + "learning_rate: 2\n", "recipe.yaml has learning_rate in line 8 and in line 9: leave out one"),
         ("model:\n  chunk_size: 2\n  chunk_size: 3\n", "has chunk_size in line 2 and in line 3"),
         ("model: 3\n", "model section"),
@@ -108,19 +104,13 @@ def test_yaml_words_are_parsed_as_intended(recipe_file):
         ("learning_rate: 3\n", "--output_dir"),
     ],
 )
-def test_an_invalid_recipe_file_is_refused(tmp_path, content, message):
+def test_an_invalid_or_missing_recipe_file_is_refused(tmp_path, content, message):
+    with pytest.raises(FileNotFoundError, match="no recipe"):
+        parse(tmp_path / "recipe.yaml")
     path = tmp_path / "recipe.yaml"
-    path.write_text(content)
+    path.write_text(content, "latin-1")
     with pytest.raises(ValueError, match=message):
         parse(path)
-
-
-def test_a_missing_or_binary_file_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no recipe"):
-        parse(tmp_path / "none.yaml")
-    (tmp_path / "binary.yaml").write_bytes(b"a: \xff\n")
-    with pytest.raises(ValueError, match="not a YAML file"):
-        parse(tmp_path / "binary.yaml")
 
 
 @pytest.mark.parametrize(

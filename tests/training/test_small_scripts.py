@@ -12,10 +12,6 @@ from training import quickstart, record_growth
 from training.pack import main as pack
 
 
-def read_json(path):
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("option", ["--output_dir", "--output-dir"])
 def test_all_files_are_written_to_the_output_folder(option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -24,9 +20,10 @@ def test_all_files_are_written_to_the_output_folder(option, tmp_path, monkeypatc
     results = quickstart.main([option, "asked", "--max_steps", "2", "--model.hidden_size", "40"])
     assert [path.name for path in tmp_path.iterdir()] == ["asked"]
     folder = tmp_path / "asked"
-    assert read_json(folder / "results.json") == results
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == results
     assert {"corpus", "model", "tree-1.svg"} <= {path.name for path in folder.iterdir()}
-    assert read_json(folder / "model" / "results.json")["test_perplexity"] == results["test_perplexity"]
+    training = json.loads((folder / "model" / "results.json").read_text())
+    assert training["test_perplexity"] == results["test_perplexity"]
 
 
 def test_a_text_needs_gold_trees(tmp_path, monkeypatch, refusal):
