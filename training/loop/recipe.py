@@ -160,7 +160,7 @@ class RecipeLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+e[-+]?[0-9]+"), None)
+RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+$"), None)
 
 
 class RecipeParser(HfArgumentParser):
