@@ -22,7 +22,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
 from onlstm_hf.text.word_alignment import encode_sentence, word_offsets, words_after_marks
 from onlstm_hf.trees.averaging import TIES, average_trees
-from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.punctuation import raise_at_marks
 from onlstm_hf.trees.rank_files import SUFFIX, read_rank_file, read_trees_of_text, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
@@ -44,8 +43,7 @@ from onlstm_hf.utils.programs import add_code_option, add_implementation_option,
 from onlstm_hf.utils.results_file import portable
 from training.distillation.target_trees import RIGHT_BRANCHING
 from training.grammar.model import NeuralGrammar
-from training.grammar.sentences import EncodedSentences
-from training.grammar.trees import parse_sentences, stored_trees
+from training.grammar.sentences import EncodedSentences, parse_sentences, stored_trees
 from training.language_models.text_batches import TextLines
 from training.language_models.validation import distances_of_layers
 
@@ -55,45 +53,43 @@ AGREEMENT_SENTENCES = 2000
 GRAMMAR_BATCH_SIZE = 6000  # words
 
 
-@dataclass(frozen=True)
-class Member:
-    """Trees of one model that are averaged. `layer` is `None` if all layers share their distances."""
-
-    model: str
-    model_type: str
-    layer: int | None
-    trees: list[InducedTree]
-    weight: float
-
-
 def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Parses the text with every model, averages the trees, and writes them."""
     options.output_dir.mkdir(parents=True, exist_ok=True)
+    weighted = split_weights(options.models)
     if options.only_ranks:
-        for name, _ in split_weights(options.models):
-            _, path = parsed_text(name, options)
-            print(f"trees of {name} in {path}")
+        for name, _ in weighted:
+            print(f"trees of {name} in {parsed_text(name, options)[1]}")
         return
-    members = read_members(options)
-    sentences = [tree.words for tree in members[0].trees]
+    if len(weighted) < 2:
+        raise ValueError("an average needs several models, but only one was given")
+    weights = [weight for _, weight in weighted]
+    members = read_members([name for name, _ in weighted], options)
+    trees_of_members = [
+        stored.trees(branching_bias=options.branching_bias)
+        for stored in progress_bar(members, description="building trees", unit="model")
+    ]
+    sentences = members[0].sentences
     chosen = range(0, len(sentences), max(1, len(sentences) // AGREEMENT_SENTENCES))
-    matrix = tree_agreement([[member.trees[index] for index in chosen] for member in members])
-    weights = [member.weight for member in members]
+    matrix = tree_agreement([[trees[index] for index in chosen] for trees in trees_of_members])
     generator = np.random.default_rng(options.seed)
     trees_by_sentence = progress_bar(
-        zip(*(member.trees for member in members), strict=True),
-        total=len(sentences),
-        description="averaging",
-        unit="sentence",
+        zip(*trees_of_members, strict=True), total=len(sentences), description="averaging", unit="sentence"
     )
     averages = (
         average_trees(trees, weights, options.branching_bias, options.ties, generator) for trees in trees_by_sentence
     )
+    averaged = [
+        {
+            "model": portable(name),
+            "model_type": stored.model.get("model_type", "unknown"),
+            "layer": stored.parse_layer,  # `None` if all layers share their distances
+            "weight": weight,
+        }
+        for (name, weight), stored in zip(weighted, members, strict=True)
+    ]
     description = {
-        "averaged": [
-            {"model": member.model, "model_type": member.model_type, "layer": member.layer, "weight": member.weight}
-            for member in members
-        ],
+        "averaged": averaged,
         "ties": options.ties,
         "seed": options.seed if options.ties == "random" else None,
         "text": fingerprint(TextLines(options.files)),
@@ -102,54 +98,49 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     path = options.output_dir / AVERAGED
     distances = [list(tree.distances) for tree in averages]
     write_tree_file(path, SentenceDistances(sentences, {None: distances}, None, description, options.branching_bias))
-    for member, agreement in zip(members, mean_agreement(matrix), strict=True):
-        layer = "" if member.layer is None else f", layer {member.layer + 1}"
-        print(f"{100 * agreement:5.1f} mean agreement (F1) with the others: {member.model}{layer}")
+    for member, agreement in zip(averaged, mean_agreement(matrix), strict=True):
+        layer = "" if member["layer"] is None else f", layer {member['layer'] + 1}"
+        print(f"{100 * agreement:5.1f} mean agreement (F1) with the others: {member['model']}{layer}")
     print(f"{len(sentences)} averaged trees in {path}")
 
 
-def read_members(options: argparse.Namespace) -> list[Member]:
-    """Returns each model with its trees."""
-    weighted = split_weights(options.models)
-    files = [name for name, _ in weighted if name.endswith(".xz")]
-    models = [name for name, _ in weighted if name not in (*files, RIGHT_BRANCHING)]
-    by_name: dict[str, SentenceDistances] = {}
+def read_members(names: Sequence[str], options: argparse.Namespace) -> list[SentenceDistances]:
+    """Returns the distances of each model, file of trees, or right-branching tree."""
+    files = [name for name in names if name.endswith(".xz")]
+    models = [name for name in names if name not in (*files, RIGHT_BRANCHING)]
+    by_name = {name: parsed_text(name, options)[0] for name in models}
+    lines, tokenizer = lines_with_words(options), None
+    if reader := options.tokenizer or next(iter(models), None):
+        tokenizer = AutoTokenizer.from_pretrained(reader, trust_remote_code=options.trust_remote_code)
+    if models:
+        sentences = by_name[models[0]].sentences
+    elif tokenizer is not None:
+        sentences = [tuple(encode_sentence(tokenizer, line)[0]) for line in lines]
+    else:
+        sentences = [tuple(line.split()) for line in lines]
     for name in models:
-        by_name[name], _ = parsed_text(name, options)
-        if by_name[name].sentences != by_name[models[0]].sentences:
+        if by_name[name].sentences != sentences:
             raise ValueError(f"{name} splits the text into other words than {models[0]} does")
-    sentences = by_name[models[0]].sentences if models else words_of_lines(options)
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
-    if RIGHT_BRANCHING in dict(weighted):
-        by_name[RIGHT_BRANCHING] = right_branching(sentences, options, models)
-    members = []
-    for name, weight in progress_bar(weighted, description="building trees", unit="model"):
-        stored = by_name[name]
-        trees = stored.trees(branching_bias=options.branching_bias)
-        model_type = stored.model.get("model_type", "unknown")
-        members.append(Member(portable(name), model_type, stored.parse_layer, trees, weight))
-    if len(members) < 2:
-        raise ValueError("an average needs several models, but only one was given")
-    return members
+    if RIGHT_BRANCHING in names:
+        rows = [[*range(len(words), 0, -1)] for words in sentences]
+        stored = SentenceDistances(sentences, {None: rows}, None, {"model_type": RIGHT_BRANCHING}, "none")
+        if options.punctuation == "cue":
+            if tokenizer is None:
+                raise ValueError("right-branching trees with the cue need a tokenizer: give --tokenizer MODEL")
+            stored = with_cue(stored, lines, tokenizer)
+        by_name[RIGHT_BRANCHING] = stored
+    return [by_name[name] for name in names]
 
 
 def lines_with_words(options: argparse.Namespace) -> list[str]:
-    """Returns the non-blank lines of the text."""
     return [line for line in TextLines(options.files) if line.strip()]
-
-
-def words_of_lines(options: argparse.Namespace) -> list[tuple[str, ...]]:
-    """Returns the words of each line, split by the tokenizer or, without one, at whitespace."""
-    lines = lines_with_words(options)
-    if options.tokenizer is None:
-        return [tuple(line.split()) for line in lines]
-    tokenizer = AutoTokenizer.from_pretrained(options.tokenizer, trust_remote_code=options.trust_remote_code)
-    return [tuple(encode_sentence(tokenizer, line)[0]) for line in lines]
 
 
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
     """Returns the trees of a checkpoint and their file in the output folder, which serves as a cache."""
-    is_grammar = _is_grammar(name)
+    config = Path(name) / "config.json"
+    is_grammar = config.is_file() and json.loads(config.read_text("utf-8")).get("model_type") == "neural_grammar"
     if is_grammar:
         model, tokenizer = load_checkpoint(name, auto_class=NeuralGrammar)
     else:
@@ -176,21 +167,6 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
     return stored, path
 
 
-def right_branching(
-    sentences: Sequence[tuple[str, ...]], options: argparse.Namespace, models: Sequence[str]
-) -> SentenceDistances:
-    """Returns right-branching trees, with the cue of punctuation if chosen."""
-    rows = [[*range(len(words), 0, -1)] for words in sentences]
-    stored = SentenceDistances(sentences, {None: rows}, None, {"model_type": RIGHT_BRANCHING}, "none")
-    if options.punctuation != "cue":
-        return stored
-    name = options.tokenizer or next(iter(models), None)
-    if name is None:
-        raise ValueError("right-branching trees with the cue of punctuation need a tokenizer: give --tokenizer MODEL")
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=options.trust_remote_code)
-    return with_cue(stored, lines_with_words(options), tokenizer)
-
-
 def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> SentenceDistances:
     """Raises the distances of words after punctuation marks, as `parse(..., punctuation="cue")` does."""
     marked = [words_after_marks(line, word_offsets(tokenizer, line)) for line in lines]
@@ -198,55 +174,26 @@ def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrai
     return replace(stored, by_layer=by_layer)
 
 
-def _is_grammar(name: str) -> bool:
-    """Returns whether the name is a checkpoint folder of `train_grammar.py`."""
-    config = Path(name) / "config.json"
-    model_type = NeuralGrammar.config_class.model_type
-    return config.is_file() and json.loads(config.read_text("utf-8")).get("model_type") == model_type
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = build_parser().parse_args(arguments)
     return run_program("average_trees.py", lambda: average_text(options, arguments))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the script's arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "models",
-        nargs="+",
-        metavar="MODEL[=WEIGHT]",
-        help="checkpoint folder (also of a grammar), name on the Hub, file of trees, or right-branching; give several",
-    )
+    models = "checkpoint folder (also of a grammar), Hub name, file of trees, or right-branching; give several"
+    parser.add_argument("models", nargs="+", metavar="MODEL[=WEIGHT]", help=models)
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="text with one sentence per line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument(
-        "--tokenizer",
-        metavar="MODEL",
-        help="checkpoint that splits lines into words, if only files of trees are averaged (default: split at spaces)",
-    )
-    parser.add_argument(
-        "--punctuation",
-        choices=["drop", "cue"],
-        default="drop",
-        help="cue: marks in the text raise the distance of the next word; ignored for files of trees (%(default)s)",
-    )
-    parser.add_argument(
-        "--branching-bias",
-        choices=["right", "none"],
-        default="right",
-        help="rule that builds trees from distances, for the averaged models and the trained one (%(default)s)",
-    )
-    parser.add_argument(
-        "--ties",
-        choices=TIES,
-        default="random",
-        help="tie-breaking among equally good trees: a uniformly random one, or the most right- or left-branching one "
-        "(%(default)s)",
-    )
+    tokenizer = "checkpoint that splits lines into words, if all are files of trees (default: split at spaces)"
+    parser.add_argument("--tokenizer", metavar="MODEL", help=tokenizer)
+    punctuation = "cue: marks in the text raise the distance of the next word, not for files of trees (%(default)s)"
+    parser.add_argument("--punctuation", choices=["drop", "cue"], default="drop", help=punctuation)
+    rule = "rule that builds trees from distances, for the averaged models and the trained one (%(default)s)"
+    parser.add_argument("--branching-bias", choices=["right", "none"], default="right", help=rule)
+    ties = "choice among equally good trees: a random one, or the most right- or left-branching one (%(default)s)"
+    parser.add_argument("--ties", choices=TIES, default="random", help=ties)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model without averaging")
     add_code_option(parser)

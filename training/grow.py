@@ -26,7 +26,7 @@ from training.language_models.model_setup import drop_connect_scale
 from training.language_models.recipe import ARGUMENTS
 from training.loop.checkpointing import replaced_folder
 from training.loop.model_setup import changed_config
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import parse_groups
 
 # Bias of a new chunk in the softmax of a master gate. Logits of old chunks are around 0, so that all new chunks get a
 # few per cent of the mass. The gates hardly change, and gradients reach the new rows.
@@ -38,14 +38,8 @@ def grow(
 ) -> ONLSTMForCausalLM:
     """Returns a model with the sizes of `config` and nearly the predictions of `small`.
 
-    Args:
-        small: the trained model.
-        config: the new configuration, with the same vocabulary and number of layers, and no smaller size.
-        new_chunk_logit: logit of new chunks in the softmax of a master gate. In the limit of minus infinity both
-            models have the same logits in evaluation.
-
-    Raises:
-        ValueError: if the model cannot be grown to this configuration.
+    The new configuration has the same vocabulary and number of layers, and no smaller size. As the logit of new chunks
+    in the softmax of a master gate goes to minus infinity, the logits of both models become the same in evaluation.
     """
     _check_sizes(small.config, config)
     large = ONLSTMForCausalLM(config).to(small.dtype)
@@ -67,7 +61,7 @@ def grow(
 
 
 def chunk_places(old: ONLSTMLayer, new: ONLSTMLayer) -> torch.Tensor:
-    """Returns the chunks of the new layer that hold the old ones, in order and evenly spread from the first on."""
+    """Returns the chunks of the new layer that hold the old ones, evenly spread from the first on."""
     num_old, num_new = old.size // old.chunk_size, new.size // new.chunk_size
     return torch.arange(num_old) * num_new // num_old
 
@@ -93,9 +87,7 @@ def _grow_affine(old: nn.Linear, new: nn.Linear, rows: torch.Tensor, columns: to
 
 
 def _check_sizes(small: ONLSTMConfig, large: ONLSTMConfig) -> None:
-    if not (
-        small.tie_word_embeddings and large.tie_word_embeddings and small.num_softmaxes == large.num_softmaxes == 1
-    ):
+    if any(not config.tie_word_embeddings or config.num_softmaxes > 1 for config in (small, large)):
         raise ValueError("only models with tied embeddings and one softmax can be grown")
     for name in ("vocab_size", "num_hidden_layers"):
         if getattr(small, name) != getattr(large, name):
@@ -103,11 +95,9 @@ def _check_sizes(small: ONLSTMConfig, large: ONLSTMConfig) -> None:
     if large.chunk_size < small.chunk_size:
         raise ValueError(f"chunk_size is {small.chunk_size} and cannot become {large.chunk_size}: it can only grow")
     for layer, (old, new) in enumerate(zip(small.layer_sizes, large.layer_sizes, strict=True)):
-        if new // large.chunk_size < old // small.chunk_size:
-            raise ValueError(
-                f"layer {layer} has {old // small.chunk_size} chunks of {small.chunk_size} units, and {new} units in "
-                f"chunks of {large.chunk_size} are fewer: it can only grow"
-            )
+        num_old, num_new = old // small.chunk_size, new // large.chunk_size
+        if num_new < num_old:
+            raise ValueError(f"layer {layer} has {num_old} chunks and cannot have {num_new}: it can only grow")
 
 
 def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
@@ -115,16 +105,13 @@ def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
     required = ["--output_dir", "unused"]  # recipes need not set it
     _, model, *_ = parse_groups([str(recipe), *required], ARGUMENTS, "grow.py", "Grows an ON-LSTM.")
     if not small.model_type == model.model_type == "onlstm":
-        raise ValueError(
-            f'only an ON-LSTM can be grown to an ON-LSTM: the checkpoint is of type "{small.model_type}", '
-            f'{recipe} for "{model.model_type}"'
-        )
+        types = f'"{small.model_type}" cannot be grown to the type "{model.model_type}"'
+        raise ValueError(f"a checkpoint of type {types} of {recipe}")
     fields = {name: value for name, value in small.to_dict().items() if name != "layer_sizes"}
     return changed_config(small, fields, model.model)
 
 
 def write_grown(options: argparse.Namespace) -> None:
-    """Loads the small model, and writes the large one with the tokenizer."""
     if options.output_dir.exists():
         raise FileExistsError(f"{options.output_dir} exists already: choose another --output-dir")
     small, tokenizer = load_checkpoint(options.model)
@@ -137,7 +124,6 @@ def write_grown(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder or Hub name of an ON-LSTM")
     parser.add_argument("recipe", type=Path, metavar="RECIPE", help="YAML file with the new sizes")

@@ -26,23 +26,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("source", nargs="?", type=Path, default=ROOT / "model_cards" / PACKED_MODEL.name)
     parser.add_argument("target", nargs="?", type=Path, default=PACKED_MODEL, help="new folder to write")
     options = parser.parse_args(arguments)
-    pack(options.source, options.target)
-
-
-def pack(source: Path, target: Path) -> None:
-    """Writes a new checkpoint folder with the matrices of another one in eight bits."""
-    weights = load_file(source / "model.safetensors")
-    rounded = {
-        name: weight.float().to(torch.float8_e4m3fn) if weight.dim() > 1 else weight
-        for name, weight in weights.items()
-    }
-    with written_folder(target) as folder:
+    source, weights = options.source, load_file(options.source / "model.safetensors")
+    for name, weight in weights.items():
+        if weight.dim() > 1:
+            weights[name] = weight.float().to(torch.float8_e4m3fn)
+    with written_folder(options.target) as folder:
         for name in COPIED:
             shutil.copy(source / name, folder / name)
         card = (source / "README.md").read_text(encoding="utf-8")
         rounding = "Measured before matrices were rounded to eight bits as they are in this folder"
         (folder / "README.md").write_text(card.replace("Measured with the weights in this folder", rounding), "utf-8")
-        save_file(rounded, folder / "model.safetensors", {"format": "pt"})
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 
 import torch
-import yaml
 from transformers import PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -25,34 +24,32 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import positive_integer, run_program
 from training.language_models.recipe import parse_recipe
+from training.loop.recipe import read_recipe
 from training.loop.run import TrainingRun
 from training.loop.task import BatchSource, ProcessShard
 from training.toy_english import write_toy_corpus
 from training.train_lm import LanguageModeling
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
-LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12)
+LENGTHS = range(5, 13)
 TOY_ENGLISH = "A small ON-LSTM learns to predict the next word of 150-word toy English. Nobody shows it a tree."
 
 
 class RecordedLanguageModeling(LanguageModeling):
     """Language modelling that records distances at each validation.
 
-    Attributes:
-        snapshots: for each validation, its `validation_perplexity`, the `parsing_f1` of all sentences, and the
-            `distances` of the recorded ones.
-        recorded: one held-out gold tree for each of `LENGTHS`; all trees if there are at most that many.
+    Recorded are one held-out gold tree for each of `LENGTHS`, or all trees if there are at most that many. A snapshot
+    has the `validation_perplexity`, the `parsing_f1` of all sentences, and the `distances` of the recorded ones.
     """
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         batches = super().load_data(model, shard)
         if not self.treebank:
             raise ValueError("trees of held-out sentences are recorded: with --train_files, also give --gold_trees")
-        by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
-        self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
-        if len(self.treebank) <= len(LENGTHS):
-            self.recorded = self.treebank
-        self.snapshots: list[dict] = []
+        self.recorded, self.snapshots = self.treebank, []
+        if len(self.treebank) > len(LENGTHS):
+            by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
+            self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
         self.validate(model)  # before the first update
         return batches
 
@@ -68,20 +65,17 @@ class RecordedLanguageModeling(LanguageModeling):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     options, overrides = build_parser().parse_known_args(arguments)
     return run_program("record_growth.py", lambda: record(options, overrides))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the script's own arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("output", type=Path, help="JSON file to write")
-    parser.add_argument(
-        "--every", type=positive_integer, default=40, metavar="N", help="updates between two snapshots (%(default)s)"
-    )
+    every = "updates between two snapshots (%(default)s)"
+    parser.add_argument("--every", type=positive_integer, default=40, metavar="N", help=every)
     parser.add_argument("--train_files", nargs="+", metavar="FILE", help="text to use instead of toy English")
     parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
     parser.add_argument("--about", default=TOY_ENGLISH, help="description of the run on the page (%(default)s)")
@@ -89,25 +83,21 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def record(options: argparse.Namespace, overrides: list[str]) -> None:
-    """Trains, and writes the snapshots."""
     with tempfile.TemporaryDirectory() as folder:
-        data, recipe = ["--output_dir", str(Path(folder, "model"))], yaml.safe_load(RECIPE.read_text("utf-8"))
+        arguments = read_recipe(RECIPE)
         if options.train_files:
-            data += ["--train_files", *options.train_files]
-            del recipe["gold_tree_column"]  # only the toy corpus has this column
+            arguments.remove("--gold_tree_column=tree")  # only the toy corpus has this column
+            arguments += ["--train_files", *options.train_files]
         else:
-            data += ["--dataset", str(write_toy_corpus(Path(folder, "corpus")))]
-        path = Path(folder, "recipe.yaml")
-        path.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-        arguments = [str(path), *data, "--eval_every_steps", str(options.every), *overrides]
-        task = RecordedLanguageModeling(parse_recipe(arguments), arguments)
+            arguments += ["--dataset", str(write_toy_corpus(Path(folder, "corpus")))]
+        arguments += ["--output_dir", str(Path(folder, "model")), "--eval_every_steps", str(options.every)]
+        task = RecordedLanguageModeling(parse_recipe([*arguments, *overrides]))
         run = TrainingRun(task)
         run.train()
-        snapshots = task.snapshots
     sentences = [{"words": tree.words, "gold": tree.constituents} for tree in task.recorded]
-    for number, snapshot in enumerate(snapshots):
+    for number, snapshot in enumerate(task.snapshots):
         snapshot["update"] = min(options.every * number, run.progress.step)
-    content = {"title": options.title, "about": options.about, "sentences": sentences, "snapshots": snapshots}
+    content = {"title": options.title, "about": options.about, "sentences": sentences, "snapshots": task.snapshots}
     write_json(options.output, content)
 
 

@@ -9,6 +9,7 @@ import json
 import platform
 import shlex
 import sys
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,15 +31,16 @@ from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row
 from onlstm_hf.hub.cards.model_descriptions import describe_model
 from onlstm_hf.hub.cards.text_descriptions import read_descriptions
 from onlstm_hf.scoring.coverage import unknown_words
-from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
+from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
-from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
+from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
-from training.language_models.recipe import DATA_FILES, parse_recipe
+from training.language_models.recipe import DATA_FILES, DataArguments, parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
+from training.language_models.validation import load_gold_trees
 from training.loop.checkpointing import replaced_folder
 
 PATH_FIELDS = ("output_dir", *DATA_FILES)
@@ -63,28 +65,33 @@ def main(arguments: list[str] | None = None) -> dict:
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # fails early if the description is missing
-        treebank = _read_treebank(options.treebank, model)
-        unread = options.unread_results
-        files = {"validation": options.validation_files}
-        if options.test_files:
-            files["test"] = options.test_files
-        rows = {"validation": VALIDATION_ROWS, "test": 1}
-        results = {
-            "parameters": model.num_parameters(),
-            "perplexity": {part: _perplexity(model, tokenizer, files[part], rows[part]) for part in files},
-            "unknown_words": {part: unknown_words(tokenizer, TextLines(files[part])) for part in files}
-            | ({"treebank": unknown_words(tokenizer, (tree.words for tree in treebank))} if treebank else {}),
-            **({"parsing": _parsing(model, tokenizer, treebank)} if treebank else {}),
-            **({"unread": read_held_out_scores(unread, model.config)} if unread else {}),
+        if options.treebank and not model.induces_trees:
+            raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
+        treebank = load_gold_trees(DataArguments(gold_trees=options.treebank), model.config)
+        parts = {"validation": (options.validation_files, VALIDATION_ROWS), "test": (options.test_files, 1)}
+        results = {"parameters": model.num_parameters(), "perplexity": {}, "unknown_words": {}}
+        for part, (paths, num_rows) in parts.items():
+            if paths:
+                stream = encode_text(TextLines(paths), tokenizer, "text", part)
+                results["perplexity"][part] = stream_log_likelihood(model, stream, num_rows).perplexity
+                results["unknown_words"][part] = unknown_words(tokenizer, TextLines(paths))
+        if treebank:
+            results["unknown_words"]["treebank"] = unknown_words(tokenizer, (tree.words for tree in treebank))
+            results["parsing"] = _parsing(model, tokenizer, treebank)
+        if options.unread_results:
+            results["unread"] = read_held_out_scores(options.unread_results, model.config)
+        threads = torch.get_num_threads()
+        machine = f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}, torch {torch.__version__}"
+        results |= {
             "data": data,
             "command": _release_command(options, text, gold_trees),
             "training": {
-                "command": _training_command(options, text, training),
+                "command": _training_command(options, text, training["recipe"]),
                 "note": options.note,
                 **_without_paths(training),
             },
             "date": date.today().isoformat(),
-            "machine": _machine(),
+            "machine": machine,
         }
         write_json(folder / "results.json", results)
         model_card(options.output.name, model.config, results).save(folder / "README.md")
@@ -93,7 +100,6 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def _read_results(run: Path) -> dict:
-    """Reads the `results.json` of a run."""
     path = run / "results.json"
     if not path.is_file():
         runs = ", ".join(sorted(str(results.parent) for results in run.glob("*/results.json")))
@@ -102,36 +108,33 @@ def _read_results(run: Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _training_command(options: argparse.Namespace, text: SimpleNamespace, training: dict) -> str:
+def _training_command(options: argparse.Namespace, text: SimpleNamespace, recipe: dict) -> str:
     """Returns the command that trains the model, with the file names of the text's description."""
-    fields = portable(training["recipe"])
-    command = (
+    overrides = _overrides(options.recipe, recipe) | {"output_dir": f"runs/{options.run.name}"}
+    overrides |= {name: portable(recipe.get(name)) for name in ("init_from", "target_trees")}
+    return (
         f"accelerate launch training/train_lm.py training/recipes/{options.recipe}.yaml --train_files {text.train} "
-        f"--validation_files {text.validation}{_test_option(text)}{_overrides(options.recipe, training['recipe'])} "
-        f"--output_dir runs/{options.run.name}"
+        f"--validation_files {text.validation}{_as_options({'test_files': text.test, **overrides})}"
     )
-    names = [name for name in ("init_from", "target_trees") if fields.get(name)]
-    return command + "".join(f" --{name} {fields[name]}" for name in names)
 
 
 def _release_command(options: argparse.Namespace, text: SimpleNamespace, gold_trees: SimpleNamespace | None) -> str:
-    """Returns the command that writes the folder."""
-    command = (
-        f"python training/release.py runs/{options.run.name} model_cards/{options.output.name} "
-        f"--recipe {options.recipe} --text training/texts/{options.text.name} "
-        f"--validation_files {text.validation}{_test_option(text)}"
-    )
-    optional = {
+    further = {
+        "test_files": text.test,
         "treebank": gold_trees and gold_trees.file,
         "unread_results": options.unread_results and f"eval/results/{options.unread_results.name}",
         "dtype": options.dtype if options.dtype != DTYPES[0] else None,
         "max_shard_size": options.max_shard_size,
     }
-    return command + "".join(f" --{name} {value}" for name, value in optional.items() if value)
+    return (
+        f"python training/release.py runs/{options.run.name} model_cards/{options.output.name} "
+        f"--recipe {options.recipe} --text training/texts/{options.text.name} "
+        f"--validation_files {text.validation}{_as_options(further)}"
+    )
 
 
-def _test_option(text: SimpleNamespace) -> str:
-    return f" --test_files {text.test}" if text.test else ""
+def _as_options(values: Mapping[str, str | None]) -> str:
+    return "".join(f" --{name} {value}" for name, value in values.items() if value)
 
 
 def export(checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None) -> None:
@@ -158,59 +161,34 @@ def _read_data(options: argparse.Namespace) -> dict:
     return data
 
 
-def _machine() -> str:
-    threads = torch.get_num_threads()
-    return f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}, torch {torch.__version__}"
-
-
-def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
-    """Reads the gold trees with the preprocessing of the model, without sentences that have no words."""
-    if path is None:
-        return None
-    if not model.induces_trees:
-        raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
-    preprocessing = preprocessing_of(None, model.config.treebank_preprocessing)
-    return [tree for tree in read_treebank(path, preprocessing) if tree.words]
-
-
-def _perplexity(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, files: list[str], batch_size: int
-) -> float:
-    stream = encode_text(TextLines(files), tokenizer, "text", ", ".join(files))
-    return stream_log_likelihood(model, stream, batch_size).perplexity
-
-
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
     """Scores the trees of every layer and of the baselines, on all sentences and on short ones if there are any."""
-    options_by_row = {main_row(model.config): {}}
-    if model.parse_layer is not None:
-        options_by_row = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
-    options_by_row[f"{main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
-    scores = {}
+    unbiased = f"{main_row(model.config)}, no branching bias"
     parts = {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}
+    scores = {}
     for name, trees in ((name, trees) for name, trees in parts.items() if trees):
         words = [list(tree.words) for tree in trees]
-        rows = {
-            row: score_parses(model.parse(words, tokenizer, **options), trees)
-            for row, options in options_by_row.items()
-        }
+        rows = scores_by_layer(model, tokenizer, trees)
+        rows[unbiased] = score_parses(model.parse(words, tokenizer, branching_bias="none"), trees)
         scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
     return scores
+
+
+def scores_by_layer(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]
+) -> dict[str, ParsingScores]:
+    """Returns the scores of each layer's trees, by row of the model card; layers may share their trees."""
+    trees, by_layer = model.parse_by_layer([list(tree.words) for tree in treebank], tokenizer)
+    if model.parse_layer is None:
+        return {main_row(model.config): score_parses(trees, treebank)}
+    return {layer_row(layer): score_parses(trees, treebank) for layer, trees in enumerate(by_layer.values())}
 
 
 def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
     """Reads the F1 of other runs of the recipe whose training text does not contain the sentences.
 
-    Args:
-        path: output of `eval/evaluate_parsing.py --sentences-read no --output`.
-        config: configuration of the released model, which determines the layer.
-
-    Returns:
-        For `all` sentences and, if their limit is that of the card, `short` ones: `num_checkpoints`, and of the
-        sentence F1 `mean`, `standard_deviation`, `min`, `max` and `interval`.
-
-    Raises:
-        ValueError: if the sentences may be in the training text, the rule differs, or the layer has no trees.
+    They are in the output of `eval/evaluate_parsing.py --sentences-read no --output`. The result has `num_checkpoints`
+    and the statistics of the sentence F1 for `all` sentences and, if their limit is that of the card, `short` ones.
     """
     results = json.loads(path.read_text(encoding="utf-8"))
     if results["sentences_read"] != "no":
@@ -230,29 +208,24 @@ def read_held_out_scores(path: Path, config: PreTrainedConfig) -> dict:
     return scores
 
 
-def _overrides(name: str, run: dict) -> str:
-    """Returns the recipe fields that the run overrode and that affect its weights, as command-line options."""
+def _overrides(name: str, run: dict) -> dict[str, str]:
+    """Returns the recipe fields that the run overrode and that affect its weights, as arguments."""
     path = RECIPES / f"{name}.yaml"
     if not path.is_file():
         raise ValueError(f"--recipe must name a file of {RECIPES} without .yaml, but there is no {path}")
     recipe = parse_recipe([str(path), "--train_files", "train.txt", "--validation_files", "valid.txt"])
     written = recipe.fields("fixed") | recipe.fields("recorded")
-    differing = {
-        name: value
-        for name, value in run.items()
-        if name in written
-        and name not in (*TEXT_AND_SCORING_FIELDS, *PATH_FIELDS, "model")
-        and value not in (written[name], None)
-        if "adam" in run["optimizer"] or not name.startswith("adam_")  # SGD does not use these
+    omitted = {*TEXT_AND_SCORING_FIELDS, *PATH_FIELDS, "model"}
+    if "adam" not in run["optimizer"]:  # SGD does not use these
+        omitted |= {"adam_beta1", "adam_beta2", "adam_epsilon"}
+    values = {field: value for field, value in run.items() if field in written.keys() - omitted and value is not None}
+    values |= {f"model.{field}": value for field, value in run["model"].items()}
+    written |= {f"model.{field}": value for field, value in written["model"].items()}
+    return {
+        field: str(value).lower() if isinstance(value, bool) else shlex.quote(str(value))
+        for field, value in values.items()
+        if field not in written or value != written[field]
     }
-    differing |= {
-        f"model.{name}": value for name, value in run["model"].items() if value != written["model"].get(name)
-    }
-    return "".join(f" --{name} {_as_argument(value)}" for name, value in differing.items())
-
-
-def _as_argument(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else shlex.quote(str(value))
 
 
 def _without_paths(training: dict) -> dict:
@@ -276,29 +249,18 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("run", type=Path, help="output_dir of a finished run of train_lm.py")
     parser.add_argument("output", type=Path, help="folder to write, for instance model_cards/onlstm-ptb-small")
     parser.add_argument("--recipe", required=True, help="name of the run's recipe")
-    parser.add_argument(
-        "--text",
-        type=Path,
-        required=True,
-        metavar="YAML",
-        help="description of training text and gold trees for the card, such as training/texts/penn_treebank.yaml",
-    )
+    text = "description of training text and gold trees for the card, such as training/texts/penn_treebank.yaml"
+    parser.add_argument("--text", type=Path, required=True, metavar="YAML", help=text)
     parser.add_argument("--validation_files", nargs="+", required=True)
     parser.add_argument("--test_files", nargs="+", help="test text, if the description of the text names one")
-    parser.add_argument(
-        "--treebank", help="Penn-style gold trees (.mrg file or folder) for the parsing scores of the card"
+    parser.add_argument("--treebank", help="Penn-style gold trees (.mrg file or folder) for scores on the card")
+    unread = (
+        "if the training text contains the treebank's sentences: results of eval/evaluate_parsing.py for runs of the "
+        "recipe without these sentences, which the card states first"
     )
-    parser.add_argument(
-        "--unread_results",
-        type=Path,
-        metavar="FILE",
-        help="if the training text contains the treebank's sentences: results of eval/evaluate_parsing.py for runs of "
-        "the recipe without these sentences, which the card states first",
-    )
+    parser.add_argument("--unread_results", type=Path, metavar="FILE", help=unread)
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="dtype of the weights (%(default)s)")
-    parser.add_argument(
-        "--max_shard_size", metavar="SIZE", help="split the weights into files of at most this size, such as 19MB"
-    )
+    parser.add_argument("--max_shard_size", metavar="SIZE", help="largest file of weights, such as 19MB")
     parser.add_argument("--note", help="remark on the training for the card")
     return parser.parse_args(arguments)
 

@@ -144,18 +144,12 @@ def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20
 
     The same arguments yield the same sentences on every platform. A larger `num_sentences` appends sentences.
 
-    Returns:
-        Trees in Penn Treebank brackets, such as `(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))`.
-
-    Raises:
-        ValueError: if the grammar has fewer different sentences of this length.
+    Returns trees in Penn Treebank brackets, such as `(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))`. Raises a
+    `ValueError` if the grammar has fewer different sentences of this length.
     """
     trees = list(islice(_distinct_trees(seed, max_words), num_sentences))
     if len(trees) < num_sentences:
-        raise ValueError(
-            f"found only {len(trees)} different sentences of {MIN_WORDS} to {max_words} words instead of "
-            f"{num_sentences}; raise max_words or ask for fewer"
-        )
+        raise ValueError(f"found only {len(trees)} different sentences of {MIN_WORDS} to {max_words} words")
     return trees
 
 
@@ -167,19 +161,12 @@ def write_toy_corpus(
     seed: int = 0,
     max_words: int = 20,
 ) -> Path:
-    """Writes a corpus of Toy English as a dataset folder.
+    """Writes a corpus of Toy English as a dataset folder, and returns the folder.
 
     `datasets.load_dataset(folder)` loads its splits `train`, `validation` and `test`, with the columns `text` (the
     words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct. The validation and test
-    splits do not depend on `num_train`. Existing files are replaced. The result is the folder.
-
-    Raises:
-        ValueError: if a split would be empty, or the grammar has fewer different sentences.
+    splits do not depend on `num_train`. Existing files are replaced.
     """
-    if min(num_train, num_validation, num_test) < 1:
-        raise ValueError(
-            f"each split needs a sentence, but the sizes are {num_train}, {num_validation} and {num_test}"
-        )
     trees = iter(generate_toy_treebank(num_test + num_validation + num_train, seed, max_words))
     test, validation, train = (list(islice(trees, size)) for size in (num_test, num_validation, num_train))
     folder = Path(folder)
@@ -192,13 +179,7 @@ def write_toy_corpus(
 
 
 class _Grammar:
-    """`GRAMMAR` and `LEXICON` with instantiated variables.
-
-    Attributes:
-        words: words of each preterminal symbol.
-        rules: weighted expansions of every other symbol.
-        heights: height of the smallest tree of each symbol.
-    """
+    """Words of each preterminal symbol, weighted rules of the others, and heights of the smallest trees of all."""
 
     def __init__(self):
         self.words: dict[str, list[str]] = {}
@@ -257,20 +238,16 @@ def _choose(rng: random.Random, weighted_items: Sequence[tuple[float, Any]]) -> 
 
 def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
     """Yields trees with distinct sentences until many samples in a row bring no new one."""
-    grammar, rng = _Grammar(), random.Random(seed)
-    seen = set()
-    num_failures = 0
+    grammar, rng, seen, num_failures = _Grammar(), random.Random(seed), set(), 0
     while num_failures < 2000:
         tree = grammar.draw(rng)
         words = tuple(tree_words(tree))
-        if words in seen or not MIN_WORDS <= len(words) <= max_words:
-            num_failures += 1
-        else:
+        num_failures += 1
+        if words not in seen and MIN_WORDS <= len(words) <= max_words:
             num_failures = 0
             seen.add(words)
             yield tree
 
 
 def tree_words(tree: str) -> list[str]:
-    """Returns the words of a tree of `generate_toy_treebank`."""
     return re.findall(r"([^() ]+)\)", tree)

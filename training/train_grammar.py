@@ -5,22 +5,15 @@
         --votes seed_1111.ranks.xz seed_2222.ranks.xz prpn.ranks.xz=3
 
 With the trees of other parsers as votes, the grammar is trained on the trees of a sentence that have votes, otherwise
-on all trees. Gold trees are not used for training.
-
-A run writes to its `output_dir`:
-    best/           the checkpoint with the lowest loss on held-out training sentences (one in fifty)
-    last/           the newest checkpoint, with the training state to resume from
-    log.jsonl       one line for every log entry and validation
-    text.ranks.xz   the trees of the training text, as votes for training/average_trees.py or another grammar
-    trees.jsonl.xz  the trees of the sentences with gold trees, if these are given
-    results.json    loss and perplexity of the held-out sentences (and parsing F1) of best/, with the recipe
+on all trees. Gold trees are not used for training. docs/training.md lists what a run leaves, and how it is used.
 """
 
 import math
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -29,29 +22,105 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.text.word_alignment import is_word_level
+from onlstm_hf.text.word_alignment import encode_words, is_word_level
 from onlstm_hf.trees.rank_files import write_rank_file
 from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.files import fingerprint
+from onlstm_hf.utils.programs import split_weights
 from onlstm_hf.utils.results_file import portable, write_results
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
-from training.grammar.recipe import GrammarRecipe, parse_grammar_recipe
-from training.grammar.sentences import EncodedSentences, GrammarBatch, GrammarBatches, groups_of_one_length
-from training.grammar.trees import parse_sentences, stored_trees
-from training.grammar.votes import SpanVotes, files_of_votes
+from training.grammar.sentences import (
+    EncodedSentences,
+    GrammarBatch,
+    GrammarBatches,
+    SpanVotes,
+    groups_of_one_length,
+    parse_sentences,
+    stored_trees,
+)
 from training.language_models.model_setup import build_tokenizer
+from training.language_models.recipe import TextArguments, check_text_arguments
 from training.language_models.text_batches import check_files, load_texts, text_of
 from training.language_models.validation import load_gold_trees, store_preprocessing
-from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config
-from training.loop.progress import Progress
+from training.loop.recipe import (
+    ModelFields,
+    Recipe,
+    RunArguments,
+    UpdateArguments,
+    fixed,
+    parse_groups,
+    recorded,
+    with_default,
+)
 from training.loop.run import run_script, train
-from training.loop.task import BatchSource, ProcessShard, Task
+from training.loop.task import BatchSource, ProcessShard, Progress, Task
 
 # Every 50th sentence is held out of training.
 HELD_OUT_EVERY = 50
 TEXT_TREES = "text.ranks.xz"
+
+
+@dataclass
+class GrammarDataArguments(TextArguments):
+    """Text, and the trees of other parsers for it."""
+
+    streaming: ClassVar[bool] = False
+    subwords: ClassVar[None] = None
+
+    min_length: int = fixed("Shortest training sentences, in words.", 3, at_least=2)
+    max_length: int = fixed("Longest training sentences, in words.", 40, at_least=2)
+    votes: list[str] = recorded(
+        "Files of training/average_trees.py with other parsers' trees of the text; FILE=WEIGHT counts as WEIGHT.", []
+    )
+    vote_strength: float = recorded(
+        "A vote for a span multiplies the weight of its trees by exp(vote_strength).", 0.5, at_least=0
+    )
+    vote_branching_bias: Literal["right", "none"] = recorded("Rule that builds trees from voters' distances.", "right")
+    parse_text: bool = recorded("Write the grammar's trees of the training text at the end (text.ranks.xz).", True)
+
+
+@dataclass
+class GrammarOptimizationArguments(UpdateArguments):
+    """Adam with a constant learning rate."""
+
+    optimizer: ClassVar[str] = "adam"
+    average_from_start: ClassVar[bool] = False
+    schedule: ClassVar[str] = "constant"
+    warmup_steps: ClassVar[int] = 0
+    mixed_precision: ClassVar[str] = "no"
+    torch_compile: ClassVar[bool] = False
+
+    learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.003)
+    adam_beta1: float = with_default(UpdateArguments, "adam_beta1", 0.75)
+    weight_decay: float = with_default(UpdateArguments, "weight_decay", 0.0)
+    max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 3.0)
+    batch_size: int = fixed("Words per batch in each process, in sentences of one length.", 1500, at_least=1)
+    num_epochs: int = with_default(UpdateArguments, "num_epochs", 3)
+
+
+@dataclass
+class GrammarRunArguments(RunArguments):
+    """Fields of every run, and the batch size of validation in words."""
+
+    eval_batch_size: int = recorded("Words per batch in validation and parsing.", 6000, at_least=1)
+
+
+class GrammarRecipe(Recipe):
+    """All arguments of a run, by group. A `ValueError` names a contradiction."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        data = self.data
+        check_text_arguments(data)
+        if data.max_length < data.min_length:
+            raise ValueError(f"max_length {data.max_length} is less than min_length {data.min_length}")
+
+
+def parse_grammar_recipe(arguments: list[str]) -> GrammarRecipe:
+    groups = (GrammarDataArguments, ModelFields, GrammarOptimizationArguments, GrammarRunArguments)
+    return GrammarRecipe(*parse_groups(arguments, groups, "train_grammar.py", "Trains a neural grammar."))
 
 
 class GrammarInduction(Task):
@@ -62,7 +131,6 @@ class GrammarInduction(Task):
 
     def check(self) -> None:
         check_files(self.recipe.data)
-        files_of_votes(self.recipe.data.votes)
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         data = self.recipe.data
@@ -72,18 +140,18 @@ class GrammarInduction(Task):
         if not is_word_level(self.tokenizer):
             raise ValueError(f"a grammar needs one token per word, but {data.tokenizer} is a subword tokenizer")
         fields = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
-        config = changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model)
-        store_preprocessing(data, config)
-        if checkpoint is None:
-            return NeuralGrammar(config)
-        with reported_damage(f"the checkpoint {checkpoint}"):
-            return NeuralGrammar.from_pretrained(checkpoint)
+        model = NeuralGrammar(changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model))
+        store_preprocessing(data, model.config)
+        self.num_classes = model.config.vocab_size
+        return model
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
         data = self.recipe.data
         lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
         self.text = EncodedSentences.from_lines(lines, self.tokenizer)
-        self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias) if data.votes else None
+        self.votes = None
+        if data.votes:
+            self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias, data.vote_strength)
         self.treebank = load_gold_trees(data, model.config)
         self.fingerprints = {"training text": fingerprint(lines)}
         if self.votes is not None:
@@ -96,17 +164,14 @@ class GrammarInduction(Task):
         self.held_out = training[::HELD_OUT_EVERY]
         del training[::HELD_OUT_EVERY]
         seed = self.recipe.optimization.seed
-        self.batches = GrammarBatches(self.text.ids, training, self.votes, data.vote_strength, shard, seed)
+        self.batches = GrammarBatches(self.text.ids, training, self.votes, shard, seed)
         return self.batches
-
-    def num_classes(self, model: PreTrainedModel) -> int:
-        return model.config.vocab_size
 
     def loss(
         self, model: torch.nn.Module, batch: GrammarBatch, num_items: float, device: torch.device
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         scores = None if batch.span_scores is None else batch.span_scores.to(device)
-        loss = -model(batch.input_ids.to(device), scores).log_likelihood.sum() / num_items
+        loss = -model(batch.input_ids.to(device), scores).sum() / num_items
         return loss, {"loss": loss}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
@@ -129,37 +194,27 @@ class GrammarInduction(Task):
 
     def _gold_parses(self, model: PreTrainedModel) -> list:
         words = [tree.words for tree in self.treebank]
-        sentences = EncodedSentences.from_words(words, self.tokenizer)
+        sentences = EncodedSentences(words, [encode_words(self.tokenizer, sentence)[0] for sentence in words])
         with evaluation_mode(model):
             return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
 
-    def validation_loss(self, scores: dict[str, float]) -> float:
-        return scores["validation_loss"]
-
-    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
-        data, run = self.recipe.data, self.recipe.run
-        model = NeuralGrammar.from_pretrained(output_dir / "best").to(device)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        description = {
-            "model_type": model.config.model_type,
-            "num_parameters": parameters,
-            "seed": self.recipe.optimization.seed,
-        }
+    def write_results(self, model: PreTrainedModel, output_dir: Path, progress: Progress) -> dict:
+        data = self.recipe.data
+        description = {"model_type": model.config.model_type, "num_parameters": model.num_parameters()}
+        description["seed"] = self.recipe.optimization.seed
         if model.config.treebank_preprocessing is not None:
             description["treebank_preprocessing"] = model.config.treebank_preprocessing
         results = {
             "task": "grammar induction",
             "name": output_dir.name,
             "model_type": model.config.model_type,
-            "parameters": parameters,
+            "parameters": model.num_parameters(),
             **{name: score for name, score in self.validate(model).items() if name != "parsing_f1"},
             "best_epoch": progress.best_epoch,
-            "epochs": progress.epoch,
-            "updates": progress.step,
             "training_seconds": round(progress.seconds, 1),
             "training_sentences": len(self.batches.indices),
             "held_out_sentences": len(self.held_out),
-            "votes": [{"file": path, "weight": weight} for path, weight in files_of_votes(data.votes)],
+            "votes": [{"file": path, "weight": weight} for path, weight in split_weights(data.votes)],
             **self.record(progress),
         }
         if self.treebank:
@@ -169,16 +224,14 @@ class GrammarInduction(Task):
             results["parsing"] = score_parses(trees, self.treebank).to_dict()
             results["parsing_unknown_words"] = unknown
         if data.parse_text:
-            trees = parse_sentences(model, self.text, run.eval_batch_size, progress=None)
+            trees = parse_sentences(model, self.text, self.recipe.run.eval_batch_size, progress=None)
             write_rank_file(output_dir / TEXT_TREES, stored_trees(trees, **portable(description)))
         return write_results(output_dir / "results.json", results, "training/train_grammar.py", self.command_line)
 
     def summary(self, results: dict) -> str:
-        scores = [f"validation loss {results['validation_loss']:.3f}"]
-        scores.append(f"perplexity {results['validation_perplexity']:.1f}")
-        if "parsing" in results:
-            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}")
-        return ", ".join(scores)
+        perplexity = f"perplexity {results['validation_perplexity']:.1f}"
+        f1 = f", sentence F1 {100 * results['parsing']['sentence_f1']:.1f}" if "parsing" in results else ""
+        return f"validation loss {results['validation_loss']:.3f}, {perplexity}{f1}"
 
 
 main = partial(train, GrammarInduction, parse_grammar_recipe)

@@ -1,14 +1,7 @@
 """Trains a language model of this package: `accelerate launch training/train_lm.py RECIPE.yaml [--name value ...]`.
 
-A run writes to its `output_dir`:
-    best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`; with target trees, the
-                    lowest sum of validation loss and weighted splitting loss on held-out target trees
-    last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
-    log.jsonl       one line for every log entry and validation
-    curves.svg      figure of perplexity and F1 over the updates
-    trees.jsonl.xz  if gold trees are given: their sentences with the distances of each layer of best/
-    results.json    validation and test perplexity (and parsing F1) of best/, with the recipe
-Both checkpoints hold the evaluated weights, which are the averaged ones once averaging has begun.
+docs/training.md lists what a run leaves. Both checkpoints hold the evaluated weights, which are the averaged ones once
+averaging has begun.
 """
 
 import sys
@@ -16,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -27,38 +21,25 @@ import onlstm_hf
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.baselines import baseline_trees
+from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import previous_stages, training_stages
-from training.distillation.target_trees import TargetTrees
-from training.distillation.tree_batches import WithTargetTrees
+from training.distillation.target_trees import TargetTrees, WithTargetTrees
 from training.language_models.curves import draw_curves
-from training.language_models.encoded_text import store_encoded
 from training.language_models.model_setup import build_config, build_model, build_tokenizer
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
-from training.language_models.text_batches import (
-    Batch,
-    SentenceBatches,
-    StreamBatches,
-    StreamedTextBatches,
-    check_files,
-    encode_lines,
-    encode_text,
-    load_texts,
-    own_texts,
-    text_of,
-)
+from training.language_models.text_batches import Batch, build_batches, check_files, encode_text, load_texts, text_of
 from training.language_models.validation import (
     HeldOutText,
-    gold_sentence_distances,
+    distances_of_layers,
     held_out_sentences,
     load_gold_trees,
     store_preprocessing,
 )
 from training.loop.checkpointing import file_checksum
-from training.loop.progress import Progress
 from training.loop.run import run_script, train
-from training.loop.task import BatchSource, ProcessShard, Task
+from training.loop.task import BatchSource, ProcessShard, Progress, Task
 
 # Number of texts in the fingerprint of a streamed dataset, which may be too large to download twice.
 NUM_STREAMED_LINES = 10_000
@@ -84,6 +65,7 @@ class LanguageModeling(Task):
         model = build_model(arguments, self.tokenizer)
         model.set_implementation(self.recipe.model.implementation)
         store_preprocessing(data, model.config)
+        self.num_classes = model.config.vocab_size
         return model
 
     def read_data(self, config: PreTrainedConfig) -> None:
@@ -94,49 +76,35 @@ class LanguageModeling(Task):
         if data.target_trees is not None:
             self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_temperature)
         self.held_out_sentences = held_out_sentences(data)
-        self.fingerprints = self._fingerprints()
+        lines = (text_of(item, data.text_column) for item in load_texts(data, "train"))
+        parts = {"training text": islice(lines, NUM_STREAMED_LINES) if data.streaming else lines}
+        parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
+        if data.streaming and data.train_files:
+            parts["bytes of the training text"] = map(file_checksum, data.train_files)
+        if self.treebank:
+            parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
+        if self.target_trees:
+            parts["target trees"] = self.target_trees.lines()
+        self.fingerprints = {name: fingerprint(texts) for name, texts in parts.items()}
 
     def load_data(self, model: PreTrainedModel, shard: ProcessShard) -> BatchSource:
-        data = self.recipe.data
+        data, arguments = self.recipe.data, self.recipe.optimization
         self.read_data(model.config)
         for name, trees in {"gold": self.treebank, "target": self.target_trees}.items():
-            if trees and not getattr(model, "induces_trees", False):
+            if trees and not model.induces_trees:
                 kind = model.config.model_type
                 raise ValueError(f'models of type "{kind}" induce no trees: leave out the {name} trees')
-        held_out = {
-            part: HeldOutText(
-                sentences,
-                encode_text(sentences, self.tokenizer, data.text_column, part),
-                self.tokenizer,
-                data.independent_sentences,
-            )
-            for part, sentences in self.held_out_sentences.items()
-        }
+        held_out = {}
+        for part, sentences in self.held_out_sentences.items():
+            stream = encode_text(sentences, self.tokenizer, data.text_column, part)
+            held_out[part] = HeldOutText(sentences, stream, self.tokenizer, data.independent_sentences)
         self.validation, self.test = held_out["validation"], held_out.get("test")
         batches = build_batches(self.recipe, self.tokenizer, shard)
         if self.target_trees is None:
             return batches
         training_trees, self.held_out_trees = self.target_trees.split()
-        arguments = self.recipe.optimization
         shard = replace(shard, batch_size=arguments.tree_batch_size)
-        sentences, splits = training_trees.stored.sentences, training_trees.splits()
-        return WithTargetTrees(batches, sentences, splits, self.tokenizer, shard, arguments.seed)
-
-    def _fingerprints(self) -> dict[str, str]:
-        data = self.recipe.data
-        lines = (text_of(item, data.text_column) for item in load_texts(data, "train"))
-        parts = {"training text": islice(lines, NUM_STREAMED_LINES) if data.streaming else lines}
-        parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
-        if data.streaming and data.train_files:
-            parts["bytes of the training text"] = map(file_checksum, map(Path, data.train_files))
-        if self.treebank:
-            parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
-        if self.target_trees:
-            parts["target trees"] = self.target_trees.lines()
-        return {name: fingerprint(texts) for name, texts in parts.items()}
-
-    def num_classes(self, model: PreTrainedModel) -> int:
-        return model.config.vocab_size
+        return WithTargetTrees(batches, training_trees, self.tokenizer, shard, arguments.seed)
 
     def loss(
         self, model: torch.nn.Module, batch: Batch, num_items: float, device: torch.device
@@ -165,8 +133,8 @@ class LanguageModeling(Task):
         score = self.validation.score(model, self.recipe.run.eval_batch_size)
         scores = {"validation_loss": score.loss, "validation_perplexity": score.perplexity}
         if self.treebank:
-            stored = gold_sentence_distances(model, self.tokenizer, self.treebank)
-            f1 = {layer: 100 * self._sentence_f1(stored, layer) for layer in stored.by_layer}
+            stored = self._gold_distances(model)
+            f1 = {layer: 100 * self._sentence_f1(stored.trees(layer)) for layer in stored.by_layer}
             scores["parsing_f1"] = f1[stored.parse_layer]
             scores |= {f"parsing_f1_layer_{layer + 1}": score for layer, score in f1.items() if layer is not None}
         if self.target_trees:
@@ -174,33 +142,26 @@ class LanguageModeling(Task):
         return scores
 
     def validation_loss(self, scores: dict[str, float]) -> float:
-        """Returns the validation loss; with target trees, plus the weighted loss on held-out trees."""
+        """Returns the validation loss, with target trees plus the weighted loss on held-out ones."""
         if not self.target_trees:
             return scores["validation_loss"]
         return scores["validation_loss"] + self.recipe.optimization.tree_loss_weight * scores["held_out_tree_loss"]
 
-    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
+    def write_results(self, model: PreTrainedModel, output_dir: Path, progress: Progress) -> dict:
         run = self.recipe.run
-        model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
         model.set_implementation(self.recipe.model.implementation)
-        results = {
-            "validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity,
-            "validation_unknown_words": unknown_words(self.tokenizer, self.validation.sentences),
-        }
+        results = {"validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity}
+        results["validation_unknown_words"] = unknown_words(self.tokenizer, self.validation.sentences)
         if self.test is not None:
-            results |= {
-                "test_perplexity": self.test.score(model, run.test_batch_size, progress=None).perplexity,
-                "test_unknown_words": unknown_words(self.tokenizer, self.test.sentences),
-            }
+            results["test_perplexity"] = self.test.score(model, run.test_batch_size, progress=None).perplexity
+            results["test_unknown_words"] = unknown_words(self.tokenizer, self.test.sentences)
         if self.treebank:
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         if self.target_trees:
-            is_own_text = self.target_trees.text_fingerprint == self.fingerprints["training text"]
+            is_own_text = self.target_trees.stored.model["text"] == self.fingerprints["training text"]
             scores = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
             results["target_trees"] = self.target_trees.describe() | scores
         results |= {
-            "epochs": progress.epoch,
-            "updates": progress.step,
             "training_seconds": round(progress.seconds, 1),
             "parameters": model.num_parameters(),
             "onlstm_hf": onlstm_hf.__version__,
@@ -228,43 +189,27 @@ class LanguageModeling(Task):
 
     def _parse_gold_sentences(self, model: PreTrainedModel, tree_file: Path) -> dict:
         """Stores the distances of every layer, and returns the scores of their trees."""
-        seed = self.recipe.optimization.seed
-        stored = gold_sentence_distances(model, self.tokenizer, self.treebank, seed=seed)
+        stored = self._gold_distances(model, seed=self.recipe.optimization.seed)
         write_tree_file(tree_file, stored)
         f1_by_layer = {
             "all layers" if layer is None else f"layer {layer + 1}": {
-                rule: self._sentence_f1(stored, layer, rule) for rule in ("right", "none")
+                rule: self._sentence_f1(stored.trees(layer, rule)) for rule in ("right", "none")
             }
             for layer in stored.by_layer
         }
-        scores = score_parses(stored.trees(), self.treebank)
         return {
-            "parsing": scores.to_dict(),
-            "baselines": {
-                name: score_parses(baseline_trees(name, self.treebank), self.treebank, num_resamples=0).sentence_f1
-                for name in BASELINES_SHOWN
-            },
+            "parsing": score_parses(stored.trees(), self.treebank).to_dict(),
+            "baselines": {name: self._sentence_f1(baseline_trees(name, self.treebank)) for name in BASELINES_SHOWN},
             "sentence_f1_by_layer": f1_by_layer,
             "parsing_unknown_words": stored.model["unknown_words"],
         }
 
-    def _sentence_f1(self, stored: SentenceDistances, layer: int | None, rule: str = "right") -> float:
-        return score_parses(stored.trees(layer, rule), self.treebank, num_resamples=0).sentence_f1
+    def _gold_distances(self, model: PreTrainedModel, **description: Any) -> SentenceDistances:
+        words = [list(tree.words) for tree in self.treebank]
+        return distances_of_layers(model, self.tokenizer, words, progress=False, **description)
 
-
-def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, shard: ProcessShard) -> BatchSource:
-    """Returns the training batches of one process."""
-    data, seed = recipe.data, recipe.optimization.seed
-    texts = load_texts(data, "train")
-    if data.streaming:
-        texts, column = own_texts(texts, shard), data.text_column
-        return StreamedTextBatches(
-            texts, tokenizer, column, shard.batch_size, data.bptt_length, data.random_bptt, seed
-        )
-    text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
-    if data.independent_sentences:
-        return SentenceBatches(text, tokenizer.eos_token_id, shard, data.max_sentence_length, seed)
-    return StreamBatches(text.ids, tokenizer.eos_token_id, shard, data.bptt_length, data.random_bptt, seed)
+    def _sentence_f1(self, trees: list[InducedTree]) -> float:
+        return score_parses(trees, self.treebank, num_resamples=0).sentence_f1
 
 
 main = partial(train, LanguageModeling, parse_recipe)

@@ -22,15 +22,14 @@ passed on to train_lm.py.
 """
 
 import argparse
-import json
 import math
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import product, starmap
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -40,41 +39,20 @@ from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.model import NeuralGrammarConfig
-from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.model_setup import check_recipe
 from training.language_models.recipe import DataArguments, LanguageModelRecipe, parse_recipe
 from training.loop.model_setup import changed_config
-from training.train_seeds import figures_table, finished_results, seeds_table
+from training.train_grammar import parse_grammar_recipe
+from training.train_seeds import figures_table, finished_results, read_results, seeds_table
 
 FOLDER = Path(__file__).resolve().parent
 GRAMMAR = "grammar"
+# Recipe fields of the student's splitting loss that are chosen.
+LOSS_FIELDS = ("tree_loss_weight", "tree_temperature")
 # Recipe fields of the preprocessing of gold trees, which the grammar takes from the voters.
-TREEBANK_FIELDS = [
-    "treebank_preset",
-    "dropped_tags",
-    "treebank_lowercase",
-    "treebank_digits",
-    "function_tag_separators",
-]
-
-
-class SplittingLoss(NamedTuple):
-    """Weight and temperature of the student's splitting loss, as in its recipe."""
-
-    tree_loss_weight: float
-    tree_temperature: float
-
-    def options(self) -> list[str]:
-        """Returns the options of train_lm.py."""
-        return [f"--{name}={value:g}" for name, value in self._asdict().items()]
-
-
-class Trial(NamedTuple):
-    """Scores after a few updates: validation perplexity, and F1 (in per cent) against held-out averaged trees."""
-
-    loss: SplittingLoss
-    perplexity: float
-    agreement: float
+TREEBANK_FIELDS = (
+    *("treebank_preset", "dropped_tags", "treebank_lowercase", "treebank_digits", "function_tag_separators"),
+)
 
 
 def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
@@ -99,16 +77,17 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
     epochs = student_epochs(student_recipe, read_results(starts[0].parent), options.student_updates)
-    student += [*chosen.options(), "--num_epochs", epochs]
+    student += [*chosen, "--num_epochs", epochs]
     for seed, start in zip(options.seeds, starts, strict=True):
-        folder = options.output_dir / "parser" / f"seed_{seed}"
-        train_student(folder, start, [*student, "--seed", seed])
+        train_student(options.output_dir / "parser" / f"seed_{seed}", start, [*student, "--seed", seed])
+
+    def results_of(name: str) -> dict[int, dict]:
+        return {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
+
     for name in (*recipes, "parser"):
-        results = {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
-        print(f"\n{name}\n{seeds_table(results)}")
+        print(f"\n{name}\n{seeds_table(results_of(name))}")
     if options.grammar is not None and options.gold_trees:
-        grammars = {seed: read_results(options.output_dir / GRAMMAR / f"seed_{seed}") for seed in options.seeds}
-        f1 = {seed: {"F1": 100 * results["parsing"]["sentence_f1"]} for seed, results in grammars.items()}
+        f1 = {seed: {"F1": 100 * run["parsing"]["sentence_f1"]} for seed, run in results_of(GRAMMAR).items()}
         print(f"\n{GRAMMAR}\n{figures_table(f1)}")
 
 
@@ -123,24 +102,15 @@ def run_stage(name: str, *arguments: Any) -> None:
     """Runs a script of this folder in a new process."""
     arguments = [str(argument) for argument in arguments]
     print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
-    code = subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode
-    if code:
+    if code := subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode:
         raise ChildProcessError(f"{name} ended with exit code {code}; the same command continues")
-
-
-def read_results(folder: Path) -> dict:
-    """Reads the results of a finished run."""
-    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 def train_voters(name: str, recipe: str, options: argparse.Namespace, arguments: Sequence[str]) -> list[Path]:
     """Trains one recipe with all seeds, and returns the checkpoints."""
     folder = options.output_dir / name
-    at_once = ["--at-once", options.at_once]
-    run_stage(
-        "train_seeds.py",
-        *(recipe, "--seeds", *options.seeds, *at_once, "--output_dir", folder, *text_options(options), *arguments),
-    )
+    seeds = ["--seeds", *options.seeds, "--at-once", options.at_once, "--output_dir", folder]
+    run_stage("train_seeds.py", recipe, *seeds, *text_options(options), *arguments)
     return [folder / f"seed_{seed}" / "best" for seed in options.seeds]
 
 
@@ -149,9 +119,8 @@ def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> l
     folder = options.output_dir / "voters"
     folder.mkdir(parents=True, exist_ok=True)
     names = [str(path) for path in checkpoints]
-    text = ["--files", *options.train_files, "--punctuation", options.punctuation]
-    arguments = [*names, *text, "--output-dir", str(folder), "--only-ranks"]
-    parsed = average_trees.build_parser().parse_args(arguments)
+    text = ["--files", *options.train_files, "--punctuation", options.punctuation, "--output-dir", str(folder)]
+    parsed = average_trees.build_parser().parse_args([*names, *text])
     return [average_trees.parsed_text(name, parsed)[1] for name in names]
 
 
@@ -182,43 +151,43 @@ def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Nam
     weighted = [f"{path}={weights[name] / len(paths):g}" for name, paths in files.items() for path in paths]
     if path.exists():
         members = read_tree_file(path).model.get("averaged", [])
-        if Counter(f"{member['model']}={member['weight']:g}" for member in members) == Counter(
-            map(portable, weighted)
-        ):
+        if {f"{member['model']}={member['weight']:g}" for member in members} == set(map(portable, weighted)):
             return path
     text = ["--files", *options.train_files, "--tokenizer", tokenizer]
     run_stage("average_trees.py", *weighted, *text, "--output-dir", folder)
     return path
 
 
-def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> SplittingLoss:
-    """Tries each weight and temperature, and returns the one with the best agreement within the perplexity limit.
+def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> list[str]:
+    """Tries each weight and temperature, and returns the options with the best agreement within the perplexity limit.
 
-    If all exceed the limit, the one with the lowest perplexity is chosen.
+    If all exceed the limit, those with the lowest perplexity are chosen.
     """
     trials = []
-    for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):
-        folder = (
-            options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
-        )
+    for weight, temperature in product(options.weights, options.temperatures):
+        folder = options.output_dir / "trials" / f"weight_{weight:g}_temperature_{temperature:g}"
+        trial = dict(zip(LOSS_FIELDS, (weight, temperature), strict=True))
         trial_options = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
-        results = train_student(folder, start, [*student, *loss.options(), *trial_options])
-        trials.append(Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"]))
+        results = train_student(folder, start, [*student, *loss_options(trial), *trial_options])
+        trial["perplexity"] = results["validation_perplexity"]
+        trial["agreement"] = results["target_trees"]["held_out_tree_f1"]
+        trials.append(trial)
     limit = (1 + options.max_perplexity_loss) * read_results(start.parent)["validation_perplexity"]
-    fitting = [trial for trial in trials if trial.perplexity <= limit]
-    if fitting:
-        chosen = max(fitting, key=lambda trial: trial.agreement)
+    if fitting := [trial for trial in trials if trial["perplexity"] <= limit]:
+        best = max(fitting, key=itemgetter("agreement"))
     else:
-        chosen = min(trials, key=lambda trial: trial.perplexity)
+        best = min(trials, key=itemgetter("perplexity"))
     for trial in trials:
-        print(
-            f"{' '.join(trial.loss.options())}: validation perplexity {trial.perplexity:.2f} (at most {limit:.2f}), "
-            f"agreement {trial.agreement:.1f}{', chosen' if trial is chosen else ''}"
-        )
-    tried = [trial.loss._asdict() | {"perplexity": trial.perplexity, "agreement": trial.agreement} for trial in trials]
-    choice = {"chosen": chosen.loss._asdict(), "largest_perplexity": limit, "trials": tried}
-    write_json(options.output_dir / "choice.json", choice)
-    return chosen.loss
+        perplexity = f"validation perplexity {trial['perplexity']:.2f} (at most {limit:.2f})"
+        choice = ", chosen" if trial is best else ""
+        print(f"{' '.join(loss_options(trial))}: {perplexity}, agreement {trial['agreement']:.1f}{choice}")
+    chosen = {name: best[name] for name in LOSS_FIELDS}
+    write_json(options.output_dir / "choice.json", {"chosen": chosen, "largest_perplexity": limit, "trials": trials})
+    return loss_options(chosen)
+
+
+def loss_options(trial: Mapping[str, float]) -> list[str]:
+    return [f"--{name}={trial[name]:g}" for name in LOSS_FIELDS]
 
 
 def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updates: int) -> int:
@@ -226,14 +195,12 @@ def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updat
 
     `voter` has the results of a run on the same text.
     """
-    voter_recipe, student_recipe = voter["recipe"], student.fields()
     factors = ("batch_size", "bptt_length", "gradient_accumulation_steps")  # of the tokens per update
     voter_tokens, student_tokens = (
-        math.prod(recipe[name] for name in factors) for recipe in (voter_recipe, student_recipe)
+        math.prod(recipe[name] for name in factors) for recipe in (voter["recipe"], student.fields())
     )
-    epochs = max(1, voter.get("epochs", voter_recipe["num_epochs"]))  # earlier versions did not record "epochs"
-    updates_per_epoch = voter["updates"] / epochs * voter_tokens / student_tokens
-    return max(student_recipe["num_epochs"], math.ceil(updates / updates_per_epoch))
+    updates_per_epoch = voter["updates"] / max(1, voter["epochs"]) * voter_tokens / student_tokens
+    return max(student.optimization.num_epochs, math.ceil(updates / updates_per_epoch))
 
 
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
@@ -245,18 +212,12 @@ def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the script's arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--output_dir", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument(
-        "--voters",
-        nargs="+",
-        required=True,
-        metavar="RECIPE",
-        help="recipes of train_lm.py; students start from models of the first",
-    )
+    voters = "recipes of train_lm.py; students start from models of the first"
+    parser.add_argument("--voters", nargs="+", required=True, metavar="RECIPE", help=voters)
     parser.add_argument("--grammar", metavar="RECIPE", help="recipe of train_grammar.py (default: no grammar)")
     parser.add_argument("--student", required=True, metavar="RECIPE", help="recipe of train_lm.py for the last stage")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1111, 2222, 3333], metavar="SEED")
@@ -265,25 +226,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--validation_files", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--test_files", nargs="+", metavar="FILE")
     parser.add_argument("--gold_trees", metavar="FILE", help="trees to report F1 on")
-    parser.add_argument(
-        "--punctuation", choices=["cue", "drop"], default="cue", help="see average_trees.py (%(default)s)"
-    )
+    punctuation = "see average_trees.py (%(default)s)"
+    parser.add_argument("--punctuation", choices=["cue", "drop"], default="cue", help=punctuation)
     parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.02, 0.05], metavar="X", help="%(default)s")
     parser.add_argument("--trial_steps", type=positive_integer, default=40, metavar="N", help="updates (%(default)s)")
-    parser.add_argument(
-        "--student_updates",
-        type=positive_integer,
-        default=500,
-        metavar="N",
-        help="minimum updates of the student, which raises its epochs on a small text (%(default)s)",
-    )
+    updates = "minimum updates of the student, which raises its epochs on a small text (%(default)s)"
+    parser.add_argument("--student_updates", type=positive_integer, default=500, metavar="N", help=updates)
     parser.add_argument("--max_perplexity_loss", type=float, default=0.03, metavar="SHARE", help="%(default)s")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     options, remaining = build_parser().parse_known_args(arguments)
     options.seeds = list(dict.fromkeys(options.seeds))
     return run_program("train_parser.py", lambda: train_parser(options, remaining))

@@ -8,6 +8,7 @@ Finished runs with another recipe or other data are refused. Other options are p
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -20,13 +21,13 @@ from transformers import PreTrainedConfig
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.trees.tree_files import FILE_NAME
-from onlstm_hf.utils.files import write_json, written_file
+from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import num_cores, positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training.language_models.model_setup import check_recipe
 from training.language_models.recipe import DATA_FILES, LanguageModelRecipe, parse_recipe
+from training.loop.checkpointing import locked_folder
 from training.loop.model_setup import code_fingerprint
-from training.loop.processes import locked_folder
 from training.loop.run import changed_values
 from training.train_lm import LanguageModeling
 
@@ -45,11 +46,9 @@ class SeedRun:
         self.process: subprocess.Popen | None = None
 
     def results(self) -> dict | None:
-        """Returns the results of the finished run; see `finished_results`."""
         return finished_results(self.folder, self.recipe)
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
-        """Starts or resumes the run in a new process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         options = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
         run_arguments = [str(part) for option in options.items() for part in option]
@@ -73,27 +72,17 @@ class SeedRun:
         reason = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
         return f"seed {self.seed} {reason}: {self.last_output_line()} (full output: {self.output})"
 
-    def copy_results(self, folder: Path) -> None:
-        """Copies results and trees to files whose names start with the seed."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / f"{self.folder.name}.json", portable(self.results()))
-        if (self.folder / FILE_NAME).exists():
-            with written_file(folder / f"{self.folder.name}.{FILE_NAME}", binary=True) as copy:
-                copy.write((self.folder / FILE_NAME).read_bytes())
-
 
 def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
     """Returns the results of a run of the recipe with any seed; `None` if it is not finished.
 
-    Raises:
-        ValueError: if the finished run had another recipe.
+    A `ValueError` names the first field of a finished run with another recipe.
     """
-    try:
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if not (folder / "results.json").exists():
         return None
-    fields = recipe.defaults() | results.get("recipe", {})  # earlier versions had fewer fields
-    for name, before, after in changed_values(fields, recipe.fields("fixed") | recipe.fields("recorded")):
+    results = read_results(folder)
+    fields = recipe.fields("fixed") | recipe.fields("recorded")
+    for name, before, after in changed_values(results["recipe"], fields):
         may_have_moved = name in DATA_FILES and before and after  # `check_data` compares the contents
         if name != "seed" and not may_have_moved:
             raise ValueError(
@@ -103,21 +92,24 @@ def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
     return results
 
 
+def read_results(folder: Path) -> dict:
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
 def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: PreTrainedConfig) -> None:
     """Raises a `ValueError` if the recipe's files changed since a finished run."""
-    finished = {run: results for run in runs if (results := run.results())}
+    finished = {run.folder: results for run in runs if (results := run.results())}
     if not finished:
         return
     task = LanguageModeling(recipe)
     task.read_data(config)
     fingerprints = task.fingerprints | code_fingerprint(recipe.model.model_code)
-    for run, results in finished.items():
+    for folder, results in finished.items():
         for name, *_ in changed_values(results.get("fingerprints", {}), fingerprints):
-            raise ValueError(f"the {name} changed since {run.folder} was trained: use another --output_dir")
+            raise ValueError(f"the {name} changed since {folder} was trained: use another --output_dir")
 
 
 def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Runs all seeds, and prints the table."""
     if any(argument.partition("=")[0] == "--seed" for argument in arguments):
         raise ValueError("give the seeds with --seeds")
     recipe = parse_recipe([options.recipe, *arguments])
@@ -126,8 +118,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     check_data(runs, recipe, config)
     with locked_folder(Path(recipe.run.output_dir)):
         failed = run_all(runs, options, arguments)
-    results = {run.seed: run.results() for run in runs if run not in failed}
-    if results:
+    if results := {run.seed: run.results() for run in runs if run not in failed}:
         print(f"\n{seeds_table(results)}")
     if failed:
         seeds = ", ".join(str(run.seed) for run in runs if run in failed)
@@ -144,7 +135,7 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
     def finish(run: SeedRun, message: str) -> None:
         print(f"seed {run.seed} {message}", flush=True)
         if options.results:
-            run.copy_results(options.results)
+            copy_results(run.folder, options.results)
 
     for run in runs:
         if run not in waiting:
@@ -173,6 +164,25 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
     return failed
 
 
+def copy_results(run: Path, folder: Path) -> None:
+    """Copies results and trees of a run to files whose names start with the seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{run.name}.json", portable(read_results(run)))
+    if (run / FILE_NAME).exists():
+        shutil.copyfile(run / FILE_NAME, folder / f"{run.name}.{FILE_NAME}")
+
+
+def seeds_table(results: dict[int, dict]) -> str:
+    """Returns the table of results by seed, followed by the F1 of baselines and recipe changes during runs."""
+    lines = [figures_table({seed: figures(content) for seed, content in results.items()})]
+    if baselines := next(iter(results.values())).get("baselines"):
+        lines.append("F1 of " + ", ".join(f"{name} {100 * f1:.2f}" for name, f1 in baselines.items()))
+    for seed, content in results.items():
+        for change in content.get("changes", []):
+            lines.append("seed {}: {field} was {before} until update {step}, then {after}".format(seed, **change))
+    return "\n".join(lines)
+
+
 def figures(results: dict) -> dict[str, float]:
     """Returns the figures of one run by column of the table: perplexities, and sentence F1 in per cent."""
     columns = {"validation": results["validation_perplexity"]}
@@ -184,27 +194,14 @@ def figures(results: dict) -> dict[str, float]:
     return columns
 
 
-def seeds_table(results: dict[int, dict]) -> str:
-    """Returns the table of results by seed, followed by the F1 of baselines and recipe changes during runs."""
-    lines = [figures_table({seed: figures(content) for seed, content in results.items()})]
-    baselines = next(iter(results.values())).get("baselines", {})
-    if baselines:
-        lines.append("F1 of " + ", ".join(f"{name} {100 * f1:.2f}" for name, f1 in baselines.items()))
-    for seed, content in results.items():
-        for change in content.get("changes", []):
-            lines.append("seed {}: {field} was {before} until update {step}, then {after}".format(seed, **change))
-    return "\n".join(lines)
-
-
 def figures_table(figures_by_seed: dict[int, dict[str, float]]) -> str:
     """Returns a table with a row for each seed, and mean, sample standard deviation, minimum and maximum."""
     header = list(next(iter(figures_by_seed.values())))
-    columns = [[values[name] for values in figures_by_seed.values()] for name in header]
-    rows: dict[object, list[float]] = {seed: list(values.values()) for seed, values in figures_by_seed.items()}
-    rows["mean"] = [mean(column) for column in columns]
-    if len(figures_by_seed) > 1:
-        rows["s.d."] = [stdev(column) for column in columns]
-    rows |= {"min": [min(column) for column in columns], "max": [max(column) for column in columns]}
+    rows = {str(seed): list(values.values()) for seed, values in figures_by_seed.items()}
+    columns = list(zip(*rows.values(), strict=True))
+    for name, summary in {"mean": mean, "s.d.": stdev, "min": min, "max": max}.items():
+        if summary is not stdev or len(figures_by_seed) > 1:
+            rows[name] = list(map(summary, columns))
     lines = ["seed      " + "  ".join(f"{name:>8}" for name in header)]
     for first, values in rows.items():
         cells = (f"{value:>{max(len(name), 8)}.2f}" for name, value in zip(header, values, strict=True))
@@ -213,22 +210,15 @@ def figures_table(figures_by_seed: dict[int, dict[str, float]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("recipe", metavar="RECIPE", help="recipe of train_lm.py")
     parser.add_argument("--seeds", type=int, nargs="+", required=True, metavar="SEED")
-    parser.add_argument(
-        "--at-once",
-        type=positive_integer,
-        default=1,
-        metavar="N",
-        help="number of parallel runs, which share the CPU threads evenly (%(default)s)",
-    )
-    parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="folder for copies of the results and trees of finished runs"
-    )
+    at_once = "number of parallel runs, which share the CPU threads evenly (%(default)s)"
+    parser.add_argument("--at-once", type=positive_integer, default=1, metavar="N", help=at_once)
+    copies = "folder for copies of the results and trees of finished runs"
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help=copies)
     options, remaining = parser.parse_known_args(arguments)
     return run_program("train_seeds.py", lambda: train_seeds(options, remaining))
 

@@ -15,7 +15,7 @@ from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_
 from onlstm_hf.trees.treebank import read_treebank
 from tests.helpers.command_line import TREES
 from tests.helpers.tiny_models import KINDS
-from training.language_models.validation import gold_sentence_distances
+from training.language_models.validation import distances_of_layers
 
 MODELS = {"onlstm1": ("onlstm", {"chunk_size": 2}), "onlstm2": ("onlstm", {"chunk_size": 4}), "prpn": ("prpn", {})}
 
@@ -31,7 +31,8 @@ def project(tmp_path_factory, tokenizer):
             model = KINDS[kind].make(vocab_size=len(tokenizer), eos_token_id=0, num_hidden_layers=2, **options)
             model.save_pretrained(name)
             tokenizer.save_pretrained(name)
-            write_tree_file(f"{name}.jsonl.xz", gold_sentence_distances(model, tokenizer, gold, seed=seed))
+            words = [list(tree.words) for tree in gold]
+            write_tree_file(f"{name}.jsonl.xz", distances_of_layers(model, tokenizer, words, seed=seed))
         yield
 
 

@@ -74,12 +74,3 @@ def test_a_process_killed_at_any_step_leaves_a_complete_checkpoint(tmp_path, mon
         assert [path.name for path in target.parent.iterdir()] == ["last"]
     switch = found.index("new")
     assert found == ["old"] * switch + ["new"] * (total - switch)
-
-
-def test_an_error_while_writing_leaves_the_old_folder(tmp_path):
-    replace(tmp_path / "last", "old")
-    with pytest.raises(OSError, match="full"), replaced_folder(tmp_path / "last", Accelerator(cpu=True)) as folder:
-        (folder / "a.txt").write_text("half")
-        raise OSError("disk full")
-    assert content_of(tmp_path / "last") == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["last"]

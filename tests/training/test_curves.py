@@ -30,13 +30,10 @@ def test_the_figure_has_perplexity_f1_and_baselines_and_is_reproducible(tmp_path
     assert (tmp_path / "again.svg").read_bytes() == svg
 
 
-def test_without_gold_trees_there_is_one_panel(tmp_path):
+def test_without_gold_trees_there_is_one_panel_and_without_a_validation_no_figure(tmp_path):
+    assert not draw_curves(write_log(tmp_path, LOG[:1]), tmp_path / "curves.svg", {})
+    assert not (tmp_path / "curves.svg").exists()
     entries = [{key: value for key, value in entry.items() if "parsing" not in key} for entry in LOG]
     assert draw_curves(write_log(tmp_path, entries), tmp_path / "curves.svg", {})
     svg = (tmp_path / "curves.svg").read_text()
     assert "axes_1" in svg and "axes_2" not in svg
-
-
-def test_without_a_validation_there_is_no_figure(tmp_path):
-    assert not draw_curves(write_log(tmp_path, LOG[:1]), tmp_path / "curves.svg", {})
-    assert not (tmp_path / "curves.svg").exists()

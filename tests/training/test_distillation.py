@@ -5,7 +5,6 @@ import lzma
 import math
 import shutil
 from functools import partial
-from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +36,13 @@ from tests.helpers.training_runs import (
 )
 from training import average_trees as averaging_script
 from training import release, train_lm
-from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
-from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
-from training.distillation.tree_batches import WithTargetTrees
+from training.distillation.target_trees import (
+    HELD_OUT_EVERY,
+    TargetTrees,
+    WithTargetTrees,
+    splits_of_tree,
+    splitting_loss,
+)
 from training.language_models.text_batches import Batch, TextLines
 from training.loop.task import ProcessShard
 
@@ -99,26 +102,16 @@ def as_tensor(*sentences):
     return torch.tensor([(row, *split) for row, splits in enumerate(sentences) for split in splits]).view(-1, 5)
 
 
-def check_splits(target, distances, rule):
+@given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
+def test_distances_yield_the_tree_if_and_only_if_every_split_is_correct(target, random, rule):
+    distances = [*range(len(target))]
+    random.shuffle(distances)
     words, splits = ["w"] * len(target), splits_of_tree(target, rule)
     found = [max(range(split.start, split.end), key=distances.__getitem__) for split in splits]
     all_right = all(split.right_start <= word < split.right_end for split, word in zip(splits, found, strict=True))
     trees = [tree_from_distances(own, words, rule).spans() for own in (target, distances)]
     assert all_right == (trees[0] == trees[1])
     assert all(split.right_end - split.right_start < split.end - split.start for split in splits) or rule == "none"
-
-
-@given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
-def test_distances_yield_the_tree_if_and_only_if_every_split_is_correct(target, random, rule):
-    distances = [*range(len(target))]
-    random.shuffle(distances)
-    check_splits(target, distances, rule)
-
-
-@pytest.mark.parametrize("rule", ["right", "none"])
-def test_splits_are_correct_for_all_orders_of_four_words(rule):
-    for target, distances in product(product(range(3), repeat=4), permutations(range(4))):
-        check_splits(target, distances, rule)
 
 
 @pytest.mark.parametrize("rule", ["right", "none"])
@@ -147,8 +140,7 @@ def test_only_the_tree_loss_is_computed_without_dropout(project):
     target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
     model = MODEL_TYPES["onlstm"].make(**ids_of(tokenizer), **dict.fromkeys(DROPOUTS, 0.5)).train()
-    sentences, splits = target_trees.stored.sentences, target_trees.splits()
-    source = WithTargetTrees(None, sentences, splits, tokenizer, ProcessShard(5), seed=0)
+    source = WithTargetTrees(None, target_trees, tokenizer, ProcessShard(5), seed=0)
     losses = [target_trees.loss(model, source._batch(range(5))) for _ in range(2)]
     assert torch.equal(*losses) and losses[0].requires_grad
     assert model.training and all(module.training for module in model.modules())
@@ -232,10 +224,12 @@ def test_tree_batches_differ_by_epoch_are_shared_by_processes_and_restart_anywhe
             yield from [Batch(None, None, None, False, 1.0, 1.0)] * (7 - start)
 
     sentences = [("the",) * (3 + index % 4) for index in range(20)]
+    distances = [[0.0] * len(words) for words in sentences]
+    target_trees = TargetTrees(SentenceDistances(sentences, {None: distances}, branching_bias="right"), 1.0)
     tokenizer = build_word_tokenizer(["the"])
 
     def numbers(shard, epoch=0, start=0):
-        source = WithTargetTrees(Text(), sentences, [*range(20)], tokenizer, shard, seed=1)
+        source = WithTargetTrees(Text(), target_trees, tokenizer, shard, seed=1)
         source._batch = lambda indices: [*indices]
         return [batch.trees for batch in source.batches(epoch, start)]
 
@@ -246,7 +240,7 @@ def test_tree_batches_differ_by_epoch_are_shared_by_processes_and_restart_anywhe
     assert numbers(ProcessShard(6), epoch=1) != alone
     both = [numbers(ProcessShard(3, process, 2)) for process in (0, 1)]
     assert [first + second for first, second in zip(*both, strict=True)] == alone
-    with pytest.raises(ValueError, match="20 sentences to train on, too few for 21 in an update: lower tree_batch"):
+    with pytest.raises(ValueError, match="20 target trees are too few for 21 rows: lower tree_batch_size"):
         numbers(ProcessShard(21))
 
 
@@ -257,12 +251,12 @@ def test_tree_batches_have_eos_first_tokens_of_words_and_splits(project):
     assert not set(held_out.stored.sentences) & set(train_trees.stored.sentences)
     assert min(map(len, target_trees.stored.sentences)) == 3
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters")
-    sentences, splits = [("the", "cat", "runs"), ("the", "cat")], [[Split(0, 3, 2, 3)], []]
-    source = WithTargetTrees(None, sentences, splits, tokenizer, ProcessShard(1), 0)
-    batch = source._batch([1, 0])
+    sentences, distances = [("the", "cat", "runs"), ("the", "cat")], [[0.0, 0.0, 1.0], [0.0, 0.0]]
+    two = TargetTrees(SentenceDistances(sentences, {None: distances}, branching_bias="none"), 1.0)
+    batch = WithTargetTrees(None, two, tokenizer, ProcessShard(1), 0)._batch([1, 0])
     assert tokenizer.convert_ids_to_tokens(batch.input_ids[:, 0]) == [tokenizer.eos_token] * 2
     assert tokenizer.convert_ids_to_tokens(batch.input_ids[1, batch.first_tokens[1]]) == ["t", " ", " "]
-    assert batch.splits.tolist() == [[1, 0, 3, 2, 3]]
+    assert batch.splits.tolist() == [[1, 1, 3, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +266,7 @@ def test_tree_batches_have_eos_first_tokens_of_words_and_splits(project):
         (["--target_trees", "train.txt"], "train.txt is no file of trees"),
         (["--target_trees", "one_model.xz"], "one_model.xz has the distances of one model, not averaged trees"),
         (["--target_trees", "short.xz"], "short.xz has too few sentences of 3 words or more"),
-        (["--tree_batch_size", "500"], "too few for 500 in an update"),
+        (["--tree_batch_size", "500"], "too few for 500 rows"),
         (["--model_type", "rnn"], 'models of type "rnn" induce no trees: leave out the target trees'),
     ],
 )
@@ -391,13 +385,11 @@ def test_right_branching_trees_are_split_before_marks_first(members, refusal):
     assert "give --tokenizer MODEL" in refusal(averaging_script, *options, *AVERAGE)
 
 
-def test_models_have_the_given_weights(members, refusal):
+def test_models_have_the_given_weights(members):
     trees = trees_of_models(members)
     stored = average("onlstm=0.5", "prpn=3")
     assert [member["weight"] for member in stored.model["averaged"]] == [0.5, 3]
     assert stored.trees() == averages_of(trees, [0.5, 3]) != averages_of(trees, [3, 0.5])
-    for weight in ("0", "-1", "nan", "inf", "two", ""):
-        assert f"prpn={weight}" in refusal(averaging_script, "onlstm", f"prpn={weight}", *AVERAGE)
 
 
 def test_rank_files_of_another_text_are_refused_as_input_and_overwritten_as_cache(members, refusal):

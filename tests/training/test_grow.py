@@ -93,7 +93,7 @@ def test_every_trainable_weight_of_a_new_model_is_trainable_in_a_grown_one():
         ({"num_hidden_layers": 2}, "num_hidden_layers is 3 and cannot become 2"),
         ({"vocab_size": 12}, "vocab_size is 11 and cannot become 12"),
         ({"chunk_size": 2, "embedding_size": 16, "hidden_size": 24}, "chunk_size is 4 and cannot become 2"),
-        ({"hidden_size": 8}, "layer 0 has 3 chunks of 4 units, and 8 units in chunks of 4 are fewer"),
+        ({"hidden_size": 8}, "layer 0 has 3 chunks and cannot have 2: it can only grow"),
         ({"tie_word_embeddings": False}, "only models with tied embeddings"),
     ],
 )
@@ -160,9 +160,9 @@ def test_errors_of_the_script_name_the_cause(small_checkpoint, refusal):
     for checkpoint, recipe, message in (
         ("none", "recipe.yaml", "there is no checkpoint"),
         ("small", "none.yaml", "none.yaml"),
-        ("small", "prpn.yaml", 'prpn.yaml for "prpn"'),
+        ("small", "prpn.yaml", 'cannot be grown to the type "prpn" of prpn.yaml'),
         ("small", "text.yaml", "text.yaml must be a mapping"),
-        ("rnn", "recipe.yaml", 'the checkpoint is of type "rnn"'),
+        ("rnn", "recipe.yaml", 'a checkpoint of type "rnn" cannot be grown'),
     ):
         assert message in refusal(grow, checkpoint, recipe, "--output-dir", "grown")
     assert not (small_checkpoint / "grown").exists()

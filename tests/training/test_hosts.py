@@ -25,7 +25,7 @@ from tests.helpers.requirements import library
 from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_recipe, write_texts
 from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
-from training.loop import processes
+from training.loop import run as loop
 from training.loop.run import run_script
 from training.loop.task import ProcessShard
 
@@ -132,7 +132,7 @@ def test_torchrun_restarts_a_killed_process_and_the_run_resumes(project, project
 
 def test_processes_that_do_not_share_the_folder_are_refused(project, monkeypatch):
     monkeypatch.setattr("training.loop.checkpointing.gather_object", lambda _: [[], ["last", "best"]])
-    with pytest.raises(ValueError, match="choose an output_dir on a disk that all hosts share"):
+    with pytest.raises(ValueError, match="use a folder on a disk that all hosts share"):
         train_lm.main(command("run", "--resume"))
     assert not Path("run").exists()
 
@@ -200,10 +200,10 @@ def test_batches_end_when_any_process_has_none_left(counts):
         left = list(others)
 
         def gather(own):
-            block, left[0] = min(processes.BATCHES_AT_ONCE, left[0]), left[0] - min(processes.BATCHES_AT_ONCE, left[0])
+            block, left[0] = min(loop.BATCHES_AT_ONCE, left[0]), left[0] - min(loop.BATCHES_AT_ONCE, left[0])
             return torch.cat([own, torch.tensor([block])])
 
-        return list(processes.in_lockstep(iter(range(count)), SimpleNamespace(gather=gather, device="cpu")))
+        return list(loop.in_lockstep(iter(range(count)), SimpleNamespace(gather=gather, device="cpu")))
 
     for first, second in (counts, counts[::-1]):
         assert batches_of(first, [second]) == list(range(min(counts)))

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import get_wsd_schedule
 
 from training.language_models.recipe import OptimizationArguments
-from training.loop.optimization import build_optimizer, has_stalled, learning_rate_factor
+from training.loop.optimization import bfloat16_speed, build_optimizer, has_stalled, learning_rate_factor
 
 
 def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
@@ -22,6 +22,8 @@ def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
     assert factors[4:13] == pytest.approx([0.5 + 0.5 * math.cos(math.pi * n / 8) for n in range(9)])
     assert factors[8] == pytest.approx(0.5)
     assert factors[12] == factors[13] == 0.0
+    constant = OptimizationArguments(schedule="constant", warmup_steps=2)
+    assert [learning_rate_factor(step, constant, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
 
 
 @given(st.integers(0, 9), st.integers(1, 12), st.integers(0, 30))
@@ -39,11 +41,6 @@ def test_the_decay_matches_transformers_except_for_its_empty_first_update(warmup
         assert factor == pytest.approx(theirs)
         optimizer.step()
         scheduler.step()
-
-
-def test_a_constant_schedule_needs_no_length():
-    arguments = OptimizationArguments(schedule="constant", warmup_steps=2)
-    assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
 
 
 @given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(0, 3), st.sampled_from([0.5, 0.1]))
@@ -83,3 +80,7 @@ def test_optimizers_have_the_values_of_the_recipe():
     (group,) = build_optimizer(model, arguments).param_groups
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
     assert type(build_optimizer(model, replace(arguments, optimizer="adam"))) is torch.optim.Adam
+
+
+def test_the_speed_of_bfloat16_is_measured():
+    assert bfloat16_speed() > 0

@@ -145,7 +145,7 @@ def test_the_folder_has_no_code_and_an_export_adds_it(released, tmp_path):
     assert shared.items() >= files.items() - {("config.json", files["config.json"])}
 
 
-def test_the_card_has_valid_metadata_and_the_measured_numbers(released):
+def test_the_card_has_valid_metadata_the_measured_numbers_and_no_other_text(released):
     folder, results, model_type = released
     card = ModelCard.load(folder / "README.md")
     assert (card.data.license, card.data.library_name) == ("apache-2.0", "transformers")
@@ -158,6 +158,12 @@ def test_the_card_has_valid_metadata_and_the_measured_numbers(released):
         row = {"onlstm": "layer 2", "prpn": "induced trees"}[model_type]
         sentence_f1 = results["parsing"]["all"][row]["sentence_f1"]
         assert f"| {row} | {100 * sentence_f1:.1f} |" in card.text
+    assert card.data.language == "en" and not card.data.datasets
+    assert {result.dataset_name for result in card.data.eval_results} <= {"Toy English", "Toy English, trees"}
+    text = " ".join(card.text.split())
+    assert "trained on toy English, sentences that onlstm_hf draws from a small grammar" in text
+    assert "--train_files corpus/train.txt" in text and "words of this grammar" in text
+    assert not re.search("Penn|PTB|ptb/|Wall Street|WSJ|newspaper|Published|company", text.replace("_ptb_", ""))
 
 
 def test_the_training_command_has_the_overrides_of_the_recipe(released):
@@ -167,11 +173,6 @@ def test_the_training_command_has_the_overrides_of_the_recipe(released):
     for name, value in (recipe.fields("fixed") | {"max_steps": 3}).items():
         assert run[name] == value
     assert ("chunk_size 4" in results["training"]["command"]) == (model_type == "onlstm")
-
-
-def test_a_missing_recipe_is_named(write):
-    with pytest.raises(ValueError, match="no .*training/recipes/elsewhere.yaml"):
-        write("--recipe", "elsewhere")
 
 
 def test_the_example_of_the_card_runs(released, capsys):
@@ -273,18 +274,9 @@ def test_results_without_held_out_scores_of_the_model_are_refused(tmp_path, name
         release.read_held_out_scores(tmp_path / "unread.json", PRPNConfig())
 
 
-def test_the_card_describes_the_training_text_and_no_other_text(released):
-    folder, _, _ = released
-    card = ModelCard.load(folder / "README.md")
-    text = " ".join(card.text.split())
-    assert "trained on toy English, sentences that onlstm_hf draws from a small grammar" in text
-    assert "--train_files corpus/train.txt" in text and "words of this grammar" in text
-    assert card.data.language == "en" and not card.data.datasets
-    assert {result.dataset_name for result in card.data.eval_results} <= {"Toy English", "Toy English, trees"}
-    assert not re.search("Penn|PTB|ptb/|Wall Street|WSJ|newspaper|Published|company", text.replace("_ptb_", ""))
-
-
-def test_a_folder_of_runs_is_refused_with_the_runs_in_it(write, tmp_path):
+def test_a_missing_recipe_and_a_folder_of_runs_are_refused(write, tmp_path):
+    with pytest.raises(ValueError, match="no .*training/recipes/elsewhere.yaml"):
+        write("--recipe", "elsewhere")
     (tmp_path / "seeds" / "seed_1").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match=r"no finished run of train_lm.py: it has no results.json$"):
         write(folder=tmp_path / "seeds")

@@ -1,7 +1,10 @@
 """Batches of text: every token is predicted once, and several processes see the batches of one."""
 
+import resource
 import statistics
+from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,26 +13,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf import ONLSTMConfig, build_word_tokenizer
+from tests.helpers.folders import full_disk
+from tests.helpers.forked_processes import forked_context
 from tests.helpers.requirements import library
 from training.language_models import validation
-from training.language_models.encoded_text import EncodedText
-from training.language_models.recipe import DataArguments
+from training.language_models.recipe import DataArguments, parse_recipe
 from training.language_models.text_batches import (
+    ChunkLengths,
+    EncodedText,
     SentenceBatches,
     StreamBatches,
     StreamedTextBatches,
     TextLines,
+    build_batches,
     check_files,
-    draw_chunk_lengths,
     encode_lines,
     encode_text,
     load_texts,
     pad_sentences,
+    store_encoded,
 )
 from training.loop.task import ProcessShard
 
 EOS = 0
 LINES = ["the cat sleeps", "", "a dog sees the small cat", "the dog", "   ", "a bird sings and a cat runs"] * 9
+
+
+# This text takes 172 MB as one tensor per line and 90 MB as lists. Most of the remaining memory is the tokenizer's.
+NUM_LINES, MOST_MEGABYTES = 200_000, 50
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +49,7 @@ def tokenizer():
 
 
 def stream_batches(shard, seed=1, random_bptt=True, length=500):
-    return StreamBatches(torch.arange(1, length + 1), EOS, shard, 20, random_bptt, seed)
+    return StreamBatches(torch.arange(1, length + 1), EOS, shard, ChunkLengths(20, random_bptt, seed))
 
 
 def as_text(sentences):
@@ -66,9 +77,9 @@ def test_every_token_of_a_row_is_predicted_once_and_from_the_token_before_it(len
     stream = torch.arange(1, length + 1)
     if length < rows:
         with pytest.raises(ValueError, match=f"{length} tokens, too few for {rows} rows"):
-            StreamBatches(stream, EOS, ProcessShard(rows), bptt, random_bptt, seed=3)
+            StreamBatches(stream, EOS, ProcessShard(rows), ChunkLengths(bptt, random_bptt, seed=3))
         return
-    source = StreamBatches(stream, EOS, ProcessShard(rows), bptt, random_bptt, seed=3)
+    source = StreamBatches(stream, EOS, ProcessShard(rows), ChunkLengths(bptt, random_bptt, seed=3))
     batches = list(source.batches(epoch))
     inputs, targets = rows_of(batches)
     assert targets.flatten().tolist() == list(range(1, length // rows * rows + 1))
@@ -85,15 +96,15 @@ def test_the_learning_rate_is_scaled_with_the_length_of_a_chunk():
 
 
 def test_chunk_lengths_are_drawn_as_in_the_paper():
-    lengths = list(islice(draw_chunk_lengths(Random(0), 70, True), 20000))
+    lengths = list(islice(ChunkLengths(70, True, 0).draw(0), 20000))
     short = [length for length in lengths if length < 52]
     assert 0.045 < len(short) / len(lengths) < 0.055
     long = [length for length in lengths if length >= 52]
     assert statistics.mean(long) == pytest.approx(69.5, abs=0.2)  # int() removes half a token on average
     assert statistics.stdev(long) == pytest.approx(5, abs=0.15)
     assert statistics.mean(short) == pytest.approx(34.5, abs=0.6)
-    assert min(islice(draw_chunk_lengths(Random(0), 6, True), 1000)) == 5
-    assert set(islice(draw_chunk_lengths(Random(0), 70, False), 100)) == {70}
+    assert min(islice(ChunkLengths(6, True, 0).draw(0), 1000)) == 5
+    assert set(islice(ChunkLengths(70, False, 0).draw(0), 100)) == {70}
 
 
 @pytest.mark.parametrize("build", [stream_batches, sentence_batches])
@@ -150,7 +161,8 @@ def test_each_epoch_drops_another_remainder_of_sentences():
 
 
 def test_streamed_rows_are_sequences_of_whole_documents(tokenizer):
-    source = StreamedTextBatches(iter(LINES), tokenizer, "text", 2, 8, True, seed=5)
+    texts = partial(encode_lines, LINES, tokenizer, "text")
+    source = StreamedTextBatches(texts, tokenizer.eos_token_id, 2, ChunkLengths(8, True, seed=5))
     inputs, targets = rows_of(list(source.batches(0)))
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
     assert (inputs[:, 0] == tokenizer.eos_token_id).all()
@@ -165,7 +177,8 @@ def test_streamed_rows_are_sequences_of_whole_documents(tokenizer):
 
 def test_text_too_short_for_a_batch_is_refused(tokenizer):
     with pytest.raises(ValueError, match="too short for a batch of 50 rows"):
-        next(StreamedTextBatches(LINES[:4], tokenizer, "text", 50, 8, False, seed=0).batches(0))
+        texts = partial(encode_lines, LINES[:4], tokenizer, "text")
+        next(StreamedTextBatches(texts, tokenizer.eos_token_id, 50, ChunkLengths(8, False, seed=0)).batches(0))
     with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
         SentenceBatches(as_text([[3, EOS]]), EOS, ProcessShard(2), 10, seed=0)
     with pytest.raises(ValueError, match="the training text is empty"):
@@ -177,12 +190,9 @@ def test_every_line_ends_with_eos_and_empty_ones_are_skipped(tokenizer):
     assert [tokenizer.decode(ids) for ids in encoded] == ["the cat sleeps <eos>", "a dog sees the small cat <eos>"]
     rows = [{"words": line} for line in LINES[:3]]
     assert list(encode_lines(rows, tokenizer, "words")) == encoded
+    with pytest.raises(ValueError, match="no text in the column 'text'.*the cat sleeps"):
+        list(encode_lines(rows, tokenizer, "text"))
     assert encode_text(LINES[:3], tokenizer, "text", "training").tolist() == [*encoded[0], *encoded[1]]
-
-
-def test_a_row_without_text_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="no text in the column 'text'.*None"):
-        list(encode_lines([{"text": None}], tokenizer, "text"))
 
 
 def test_lines_of_text_files(tmp_path):
@@ -221,7 +231,7 @@ def test_texts_of_a_dataset_folder(dataset_folder, streaming):
 
 
 def test_a_dataset_without_the_column_or_split_is_refused(dataset_folder):
-    with pytest.raises(ValueError, match="no column 'text'; its columns: words, other"):
+    with pytest.raises(ValueError, match=r"\['text'\] not in the dataset.*words.*other"):
         load_texts(DataArguments(dataset=dataset_folder), "train")
     with pytest.raises(ValueError, match="nosplit"):
         load_texts(DataArguments(dataset=dataset_folder, text_column="words", train_split="nosplit"), "train")
@@ -233,3 +243,52 @@ def test_a_row_without_a_gold_tree_is_named(monkeypatch, tree):
     data = DataArguments(dataset="toy", gold_tree_column="tree")
     with pytest.raises(ValueError, match=f"no text in the column 'tree': .*{tree}"):
         validation.load_gold_trees(data, ONLSTMConfig())
+
+
+def test_a_text_is_mapped_from_unlinked_files(tmp_path):
+    text = store_encoded(iter([[5, 6, 0], [0], [70_000, 0]]), tmp_path)
+    assert text.ids.tolist() == [5, 6, 0, 0, 70_000, 0]
+    assert text.ends.tolist() == [3, 4, 6]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_text_and_a_full_disk_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="the training text is empty"):
+        store_encoded(iter([]), tmp_path)
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        store_encoded(([7] * 100 for _ in range(100)), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def read_batches(results, folder, options):
+    arguments = ["--output_dir", "run", "--train_files", "train.txt", "--validation_files", "train.txt"]
+    recipe = parse_recipe([*(f"{folder}/{text}" if text.endswith(".txt") else text for text in arguments), *options])
+    recipe.run.output_dir = folder
+    tokenizer = build_word_tokenizer(f"{folder}/train.txt")
+    before = megabytes()
+    source = build_batches(recipe, tokenizer, ProcessShard(20))
+    num_tokens = sum(batch.shift_labels.numel() for batch in islice(source.batches(0), 5))
+    results.put((megabytes() - before, num_tokens))
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="memory units of Linux")
+@pytest.mark.parametrize(
+    "options", [[], ["--independent_sentences"], ["--streaming"]], ids=["stream", "sentences", "streamed"]
+)
+def test_a_text_of_a_million_tokens_takes_little_memory(tmp_path, options):
+    generator = Random(0)
+    words = [f"word{number}" for number in range(5000)]
+    with open(tmp_path / "train.txt", "w") as file:
+        file.writelines(" ".join(generator.choices(words, k=4)) + "\n" for _ in range(NUM_LINES))
+    context = forked_context()
+    results = context.Queue()
+    process = context.Process(target=read_batches, args=(results, str(tmp_path), options))
+    process.start()
+    growth, num_tokens = results.get(timeout=100)
+    process.join()
+    assert num_tokens > 0
+    assert growth < MOST_MEGABYTES

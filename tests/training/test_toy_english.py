@@ -3,7 +3,6 @@
 import pytest
 
 from onlstm_hf.utils.files import fingerprint
-from tests.helpers.folders import contents
 from tests.helpers.requirements import library
 from training import toy_english
 from training.toy_english import GRAMMAR, LEXICON, generate_toy_treebank, tree_words, write_toy_corpus
@@ -73,11 +72,3 @@ def test_held_out_sentences_do_not_depend_on_the_size_of_the_training_split(tmp_
     for name in ("test.jsonl", "validation.jsonl"):
         assert (small / name).read_bytes() == (large / name).read_bytes()
     assert (large / "train.jsonl").read_bytes().startswith((small / "train.jsonl").read_bytes())
-
-
-def test_an_empty_split_is_refused_and_the_old_corpus_stays(tmp_path):
-    write_toy_corpus(tmp_path, num_train=3, num_validation=2, num_test=2)
-    before = contents(tmp_path)
-    with pytest.raises(ValueError, match="each split needs a sentence"):
-        write_toy_corpus(tmp_path, num_train=0)
-    assert contents(tmp_path) == before

@@ -57,20 +57,20 @@ def test_a_run_writes_a_classifier_and_its_reproducible_results(model_type, tmp_
     model = AutoModelForSequenceClassification.from_pretrained("run/best").eval()
     tokenizer = AutoTokenizer.from_pretrained("run/best")
     right = 0
-    for expression in splits.test:
+    for expression in splits["test"]:
         text = expression.brackets if model_type == "tree_lstm" else " ".join(expression.tokens)
         with torch.no_grad():
             logits = model(input_ids=tokenizer(text, return_tensors="pt")["input_ids"]).logits
         right += model.config.id2label[logits.argmax().item()] == str(expression.value)
     assert results["test"]["accuracy"] == right / 60
-    assert results["training_expressions"] == len(splits.train)
+    assert results["training_expressions"] == len(splits["train"])
     assert (results["trees"] is None) == (model_type != "onlstm")
 
 
 def test_splits_are_disjoint_and_only_the_test_has_long_expressions():
     sizes = {"num_train": 500, "num_validation": 50, "num_test": 100, "max_train_length": 20}
     splits = load_listops_splits(ListOpsDataArguments(**sizes))
-    train, validation, test = map(set, splits)
+    train, validation, test = map(set, splits.values())
     assert not train & validation and not train & test and not validation & test
     assert len(test) == 100 and max(len(expression.tokens) for expression in test) > 20
     assert max(len(expression.tokens) for expression in train | validation) <= 20
@@ -82,10 +82,10 @@ def test_training_splits_of_the_authors_files_exclude_test_expressions(tmp_path)
         lines = (f"{expression.value}\t{expression.brackets}\n" for expression in part)
         (tmp_path / f"{name}_d20s.tsv").write_text("".join(lines))
     splits = load_listops_splits(ListOpsDataArguments(expressions=str(tmp_path), num_validation=4))
-    assert splits.validation + splits.train == expressions[:20]
-    assert len(splits.validation) == 4
-    assert splits.test == expressions[20:]
-    with pytest.raises(ValueError, match="all are needed"):
+    assert splits["validation"] + splits["train"] == expressions[:20]
+    assert len(splits["validation"]) == 4
+    assert splits["test"] == expressions[20:]
+    with pytest.raises(ValueError, match="at least one expression each"):
         load_listops_splits(ListOpsDataArguments(expressions=str(tmp_path), num_validation=40))
 
 

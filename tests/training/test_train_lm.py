@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.commands.launch import launch_command, launch_command_parser
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, build_word_tokenizer
@@ -42,11 +41,12 @@ from tests.helpers.training_runs import (
 from training import train_lm
 from training.language_models.model_setup import build_model
 from training.language_models.recipe import DataArguments, ModelArguments, parse_recipe
-from training.language_models.text_batches import encode_text
+from training.language_models.text_batches import build_batches, encode_text
 from training.language_models.validation import HeldOutText, held_out_sentences
 from training.loop import run as loop
 from training.loop.task import ProcessShard
 from training.loop.training_log import TrainingDiverged
+from training.toy_english import write_toy_corpus
 
 NT_ASGD = ["--optimizer", "nt-asgd", "--learning_rate", "2", "--nonmonotone_interval", "1"]
 SGD = ["--optimizer", "sgd", "--learning_rate", "2", "--schedule", "warmup_stable_decay", "--decay_steps", "4"]
@@ -54,6 +54,7 @@ PLATEAU = ["--optimizer", "adam", "--adam_beta1", "0", "--learning_rate", "0.01"
            "--independent_sentences", "true"]  # fmt: skip
 RNN = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2}
 ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosine", "--warmup_steps", "3"]
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.fixture
@@ -154,19 +155,11 @@ def test_lines_without_a_token_do_not_count_as_independent_sentences(tmp_path):
     assert scores[0].total_log_likelihood == pytest.approx(scores[1].total_log_likelihood)
 
 
-def write_dataset(folder):
-    folder.mkdir()
-    tree = "(S (NP (DT the) (NN cat)) (VP (VBZ likes) (NP (DT a) (JJ red) (NN bird))))"
-    for split, count in (("train", 40), ("validation", 5)):
-        rows = [{"text": "the cat likes a red bird", "tree": tree}] * count
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.mark.parametrize("streaming", ["false", "true"])
 def test_a_dataset_folder_with_gold_trees_in_a_column(project, monkeypatch, streaming):
     datasets = library("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", project / "cache")
-    write_dataset(project / "dataset")
+    write_toy_corpus(project / "dataset", num_train=60, num_validation=5, num_test=5)
     write_recipe(train_files=None, validation_files=None)
     options = ["--dataset", "dataset", "--gold_tree_column", "tree", "--streaming", streaming, "--max_steps", "12"]
     results = train("run", *ADAMW, *options, "--num_epochs", "99", "--eval_every_steps", "6")
@@ -230,19 +223,10 @@ def test_a_run_with_a_mean_can_resume_with_a_moving_average(project, monkeypatch
     assert change in results["changes"]
 
 
-def fix_validation_losses(monkeypatch, losses):
-    remaining = iter(losses)
-
-    def validate(self, model):
-        loss = next(remaining)
-        return {"validation_loss": loss, "validation_perplexity": math.exp(loss)}
-
-    monkeypatch.setattr(train_lm.LanguageModeling, "validate", validate)
-
-
 def test_averaging_starts_when_validation_stalls_and_the_run_ends_when_it_stalls_again(project, monkeypatch):
     losses = [2.5, 2.3, 2.4, 2.4, 2.35, 2.2, 2.1, 2.0, 2.05, 2.15, 2.0]
-    fix_validation_losses(monkeypatch, losses)
+    remaining = ({"validation_loss": loss, "validation_perplexity": math.exp(loss)} for loss in losses)
+    monkeypatch.setattr(train_lm.LanguageModeling, "validate", lambda *_: next(remaining))
     iterates = spy_on_updates(monkeypatch)
     options = ["--nonmonotone_interval", "2", "--eval_every_steps", "2", "--num_epochs", "50"]
     results = train("run", *NT_ASGD, *options, "--stop_when_averaging_stalls")
@@ -277,7 +261,7 @@ def test_accumulated_chunks_have_one_mean_over_their_tokens(project, monkeypatch
     tokenizer = AutoTokenizer.from_pretrained("run/last")
     loop.set_seed(recipe.optimization.seed)
     model = build_model(recipe.model, tokenizer).train()
-    batches = train_lm.build_batches(recipe, tokenizer, ProcessShard(4)).batches(0)
+    batches = build_batches(recipe, tokenizer, ProcessShard(4)).batches(0)
     first, second = next(batches), next(batches)
     assert first.num_items != second.num_items
     one = model(input_ids=first.input_ids, shift_labels=first.shift_labels)
@@ -306,13 +290,6 @@ def test_bfloat16_learns_nearly_the_same(project):
     train("half", *ADAMW, "--mixed_precision", "bf16")
     full, half = (log_of(name, "validation_loss")[-1]["validation_loss"] for name in ("full", "half"))
     assert half == pytest.approx(full, rel=0.01) and half != full
-
-
-def test_the_seed_decides_the_weights(project):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        train(name, *ADAMW, "--seed", seed, "--num_epochs", 1)
-    assert_same_run("a", "b")
-    assert not torch.equal(weights_of("a")["lm_head.bias"], weights_of("c")["lm_head.bias"])
 
 
 def test_treebank_preprocessing_of_another_language_is_saved_with_the_checkpoint(project, caplog):
@@ -457,12 +434,10 @@ def test_non_finite_weights_are_never_saved(project, monkeypatch, bad):
     assert json.loads(Path("run/last/training_state/run.json").read_text())["progress"]["step"] == 2
 
 
-def foreign_checkpoint(folder, spoil=None):
+def foreign_checkpoint(folder):
     """Writes a checkpoint with another vocabulary, and its tokenizer."""
     tokenizer = build_word_tokenizer([" ".join(WORDS[:8])])
     model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
-    if spoil is not None:
-        model.lm_head.bias.data[0] = spoil
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -477,7 +452,7 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--gold_trees nowhere.mrg", "no treebank nowhere.mrg"),
+        ("--gold_trees nowhere.mrg", "no file nowhere.mrg"),
         ("--gold_trees valid.txt", "valid.txt"),
         ("--train_files empty.txt", "empty.txt is empty"),
         ("--validation_files empty.txt", "empty.txt is empty"),
@@ -488,20 +463,21 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
         ("--model.input_dropout many", "input_dropout"),
         ("--model.chunk_size 5", "chunk_size=5 must divide"),
         ("--model.vocab_size 5", "the model's vocabulary 5"),
-        ("--model_type nonsense", 'type "nonsense" cannot be .* one of onlstm, prpn, rnn, or one that --model_code'),
+        ("--model_type nonsense", 'type "nonsense" cannot be .* one of onlstm, prpn, rnn, or one of --model_code'),
         ("--model_type gpt2", 'models of type "gpt2" cannot be trained here'),
-        ("--model_code wrong.py", r"model_code wrong.py cannot be run: SyntaxError: .* \(line 2\)"),
-        ("--model_code leaves.py", r"model_code leaves.py cannot be run: SystemExit: 3 \(line 2\)"),
-        ("--model_code slip.py", r"model_code slip.py cannot be run: NameError: name 'torhc' .* \(line 1\)"),
+        ("--model_code wrong.py", r"(?s)model_code wrong.py cannot be run: .*wrong.py\", line 2.*SyntaxError"),
+        ("--model_code leaves.py", r"(?s)model_code leaves.py cannot be run: .*leaves.py\", line 2.*SystemExit: 3"),
+        (
+            "--model_code slip.py",
+            r"(?s)model_code slip.py cannot be run: .*slip.py\", line 1.*NameError: name 'torhc'",
+        ),
         ("--train_files wide.txt", "wide.txt, line 1, has NUL characters, as UTF-16 without a byte order mark"),
         ("--trackers nonsense", "tracker nonsense is not known or not installed"),
         ("--tokenizer nowhere", "tokenizer nowhere cannot be loaded"),
-        ("--init_from nowhere", "nowhere has no config.json"),
-        ("--init_from nan", "nan contain NaN or infinity"),
+        ("--init_from nowhere", "the checkpoint nowhere cannot be loaded"),
         ("--init_from broken", "broken cannot be loaded"),
         ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
         ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
-        ("--init_from partial", "lacks weights: lm_head.bias"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):
@@ -513,22 +489,12 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
     if "--init_from" in options:
         write_recipe(model=None)
         foreign_checkpoint("foreign")
-        foreign_checkpoint("nan", spoil=math.nan)
         foreign_checkpoint("broken")
         Path("broken/model.safetensors").write_bytes(b"no weights")
-        foreign_checkpoint("partial")
-        weights = load_file("partial/model.safetensors")
-        del weights["lm_head.bias"]
-        torch.save(weights, "partial/pytorch_model.bin")
-        Path("partial/model.safetensors").unlink()
         build_word_tokenizer([" ".join(WORDS)]).save_pretrained("bigger")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         train("run", *NT_ASGD, *options.split())
     assert not Path("run").exists()
-
-
-def environment(**variables):
-    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | variables
 
 
 def test_plain_text_needs_no_optional_library_and_errors_have_one_line(project, project_root):
@@ -543,7 +509,7 @@ def test_plain_text_needs_no_optional_library_and_errors_have_one_line(project, 
         "sys.argv += ['--resume', '--max_steps', '40', '--learning_rate', '1e38', '--max_grad_norm', 'inf']\n"
         f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     assert Path("run/results.json").exists(), done.stderr
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -590,7 +556,7 @@ def train_until(arguments, fatal_event):
     ids=["adamw", "averaging"],
 )
 def test_a_run_killed_anywhere_and_resumed_equals_an_uninterrupted_one(project, project_root, monkeypatch, options):
-    for name, value in environment().items():
+    for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     context = forked_context()
 

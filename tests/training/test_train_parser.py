@@ -12,8 +12,8 @@ import pytest
 from onlstm_hf.trees.tree_files import read_tree_file
 from tests.helpers.training_runs import GOLD_TREES, write_texts
 from training import train_parser
-from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.recipe import parse_recipe
+from training.train_grammar import parse_grammar_recipe
 
 SHARED = """
 bptt_length: 8
@@ -33,7 +33,6 @@ RECIPES = {
     "student": f"tree_batch_size: 4\n{SHARED}",
     "grammar": "model: {num_nonterminals: 3, num_preterminals: 4, hidden_size: 8}\nnum_epochs: 1\noutput_dir: runs\n",
 }
-PERPLEXITY_OF_START = 100.0
 
 
 @pytest.fixture
@@ -155,24 +154,20 @@ def test_the_grammar_reads_gold_trees_as_the_voters_do(monkeypatch):
     ],
 )
 def test_weight_and_temperature_are_chosen_without_gold_trees(tmp_path, monkeypatch, perplexities, agreements, chosen):
-    start = tmp_path / "start" / "best"
-    start.mkdir(parents=True)
-    scores = {"validation_perplexity": PERPLEXITY_OF_START}
-    (start.parent / "results.json").write_text(json.dumps(scores))
-    weights, tried = [1.0, 3.0, 10.0], []
+    (tmp_path / "results.json").write_text(json.dumps({"validation_perplexity": 100.0}))
+    weights, scores = [1.0, 3.0, 10.0], iter(zip(perplexities, agreements, strict=True))
+    tried = []
 
     def train_student(folder, start, student):
-        (weight,) = (float(option.partition("=")[2]) for option in student if "tree_loss_weight" in str(option))
-        tried.append(weight)
-        index = weights.index(weight)
-        trees = {"held_out_tree_f1": agreements[index]}
-        return {"validation_perplexity": perplexities[index], "target_trees": trees}
+        tried.extend(float(option.partition("=")[2]) for option in student if "tree_loss_weight" in str(option))
+        perplexity, agreement = next(scores)
+        return {"validation_perplexity": perplexity, "target_trees": {"held_out_tree_f1": agreement}}
 
     monkeypatch.setattr(train_parser, "train_student", train_student)
     options = Namespace(
         **{"weights": weights, "temperatures": [0.1], "seeds": [1], "trial_steps": 4},
         **{"max_perplexity_loss": 0.031, "output_dir": tmp_path},
     )
-    loss = train_parser.choose(["student.yaml"], start, options)
-    assert tried == weights and loss == (weights[chosen], 0.1)
+    found = train_parser.choose(["student.yaml"], tmp_path / "best", options)
+    assert tried == weights and found == [f"--tree_loss_weight={weights[chosen]:g}", "--tree_temperature=0.1"]
     assert json.loads((tmp_path / "choice.json").read_text())["chosen"]["tree_loss_weight"] == weights[chosen]

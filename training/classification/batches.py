@@ -41,8 +41,7 @@ def encode_examples(
 ) -> list[Example]:
     """Encodes labelled texts. A vocabulary lookup is faster than the tokenizer.
 
-    Raises:
-        ValueError: if a token is out of vocabulary. The message calls valid tokens `kinds`.
+    A `ValueError` names a token out of vocabulary; it calls valid tokens `kinds`.
     """
     vocabulary = tokenizer.get_vocab()
     try:
@@ -54,13 +53,19 @@ def encode_examples(
         raise ValueError(f"the data have the token {error}, which is no {kinds}") from error
 
 
-def collate(examples: Sequence[Example]) -> dict[str, torch.Tensor]:
+def collate(examples: Sequence[Example], device: torch.device | str = "cpu") -> dict[str, torch.Tensor]:
     """Returns the arguments of a classifier of sequences or pairs, padded on the right."""
     inputs = {"labels": torch.tensor([example.label for example in examples])}
     for suffix, rows in zip(SUFFIXES, zip(*(example.sequences for example in examples), strict=True), strict=False):
         inputs[f"input_ids{suffix}"] = pad_sequence(rows, batch_first=True)
         inputs[f"attention_mask{suffix}"] = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-    return inputs
+    return {name: tensor.to(device) for name, tensor in inputs.items()}
+
+
+def rows_by_length(examples: Sequence[Example], batch_size: int) -> list[list[int]]:
+    """Returns the indices of all examples in batches of similar length."""
+    order = sorted(range(len(examples)), key=lambda index: examples[index].lengths)
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
 class ExampleBatches:
@@ -75,7 +80,6 @@ class ExampleBatches:
         return whole + (rest >= self.shard.num_processes)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[ExampleBatch]:
-        """Yields the batches of an epoch from number `start` on."""
         generator = Random(f"{self.seed}-{epoch}")
         shuffled = generator.sample(range(len(self.examples)), len(self.examples))
         num_rows, shard = self.shard.num_rows, self.shard

@@ -1,11 +1,11 @@
-"""ListOps: recipe fields, training data, and the trees of a trained model."""
+"""ListOps: recipe fields, training data, task, and the trees of a trained model."""
 
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -19,13 +19,14 @@ from onlstm_hf.logic.listops import (
     generate_listops,
     read_listops_file,
 )
+from onlstm_hf.scoring.listops import score_listops, score_listops_trees
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.iteration import progress_bar
-from training.classification.batches import Example, collate, encode_examples
-from training.classification.recipe import parse_classifier_recipe
-from training.classification.task import rows_by_length
+from training.classification.batches import Example, collate, encode_examples, rows_by_length
+from training.classification.task import Classification, parse_classifier_recipe
 from training.loop.recipe import fixed, recorded
 
 
@@ -35,18 +36,12 @@ class ListOpsDataArguments:
 
     _argument_group_name: ClassVar[str] = "data"
 
-    expressions: str | None = recorded(
-        "Folder with the files train_d20s.tsv and test_d20s.tsv of Nangia & Bowman (2018). Default: generate "
-        "expressions.",
-        None,
-    )
+    expressions: str | None = recorded("Folder with train_d20s.tsv and test_d20s.tsv. Default: generate them.", None)
     num_train: int = fixed("Number of generated training expressions.", 90_000, at_least=1)
     num_test: int = fixed("Number of generated test expressions.", 10_000, at_least=1)
     num_validation: int = fixed("Number of validation expressions, which choose the best epoch.", 2_000, at_least=1)
     expressions_seed: int = fixed("Seed of the generated expressions.", 0, at_least=0)
-    max_train_length: int | None = fixed(
-        "Longest training and validation expressions, in tokens; the test has all lengths.", None, at_least=1
-    )
+    max_train_length: int | None = fixed("Longest expressions outside the test, in tokens.", None, at_least=1)
     round_brackets: bool = fixed("Give the model the binary tree in round brackets, which a Tree-LSTM needs.", False)
 
 
@@ -55,21 +50,13 @@ parse_listops_recipe = partial(
 )
 
 
-class ListOpsSplits(NamedTuple):
-    """Expressions of the three splits."""
-
-    train: list[ListOpsExpression]
-    validation: list[ListOpsExpression]
-    test: list[ListOpsExpression]
-
-
 def build_listops_tokenizer() -> PreTrainedTokenizerBase:
     """Builds a tokenizer of round brackets, operations, the end of a list, and digits, in this order."""
     return build_word_tokenizer(vocabulary=[*BRACKETS, *OPERATIONS, END, *VALUES])
 
 
-def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
-    """Reads or generates the expressions of a recipe. The splits do not overlap."""
+def load_listops_splits(arguments: ListOpsDataArguments) -> dict[str, list[ListOpsExpression]]:
+    """Reads or generates the expressions of a recipe: `train`, `validation` and `test`, without overlap."""
     if arguments.expressions is None:
         total = arguments.num_train + arguments.num_validation + arguments.num_test
         expressions = generate_listops(total, arguments.expressions_seed)
@@ -88,11 +75,8 @@ def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
         for part in (train[: arguments.num_validation], train[arguments.num_validation :])
     )
     if not (train and validation and test):
-        raise ValueError(
-            f"there are {len(train)} expressions to train on, {len(validation)} to validate and {len(test)} to test "
-            "on: all are needed"
-        )
-    return ListOpsSplits(train, validation, test)
+        raise ValueError("training, validation and test need at least one expression each")
+    return {"train": train, "validation": validation, "test": test}
 
 
 def encode_expressions(
@@ -117,13 +101,42 @@ def induced_trees(
     if not (has_distances and getattr(model.config, "parsing_network", True)):
         return None
     trees: list[InducedTree | None] = [None] * len(examples)
+    layer = model.config.parse_layer
     with evaluation_mode(model):
         for rows in rows_by_length(examples, batch_size):
-            inputs = {name: part.to(model.device) for name, part in collate([examples[i] for i in rows]).items()}
+            inputs = collate([examples[index] for index in rows], model.device)
             outputs = model.model(inputs["input_ids"], attention_mask=inputs["attention_mask"], output_distances=True)
-            layer = model.config.parse_layer
             distances = outputs.distances if layer is None else outputs.forget_distances[layer]
             for index, row in zip(rows, distances.float().cpu(), strict=True):
                 tokens = expressions[index].tokens
                 trees[index] = tree_from_distances(row[: len(tokens)].tolist(), tokens)
     return trees
+
+
+class ListOps(Classification):
+    """Predicts the value of an expression."""
+
+    name, unit, script = "listops", "expressions", "train_listops.py"
+    labels, takes_pairs = VALUES, False
+
+    def build_tokenizer(self) -> PreTrainedTokenizerBase:
+        return build_listops_tokenizer()
+
+    def load_examples(self) -> list[Example]:
+        self.splits, brackets = load_listops_splits(self.recipe.data), self.recipe.data.round_brackets
+        self.fingerprints = {
+            f"{name} expressions": fingerprint(" ".join(expression.tokens) for expression in expressions)
+            for name, expressions in self.splits.items()
+        }
+        self.validation = encode_expressions(self.splits["validation"], self.tokenizer, brackets)
+        return encode_expressions(self.splits["train"], self.tokenizer, brackets)
+
+    def test_results(self, model: PreTrainedModel) -> dict[str, Any]:
+        expressions, brackets = self.splits["test"], self.recipe.data.round_brackets
+        examples = encode_expressions(expressions, self.tokenizer, brackets)
+        trees = None if brackets else induced_trees(model, examples, expressions, self.recipe.run.eval_batch_size)
+        return {
+            "test": score_listops(self.predict_labels(model, examples), expressions),
+            "trees": None if trees is None else score_listops_trees(trees, expressions),
+            "training_expressions": len(self.splits["train"]),
+        }

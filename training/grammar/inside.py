@@ -46,13 +46,7 @@ class GrammarScores(NamedTuple):
 
 
 def log_partition(scores: GrammarScores) -> torch.Tensor:
-    """Returns log Z of each sentence, `[B]`. It can be differentiated once.
-
-    Raises:
-        ValueError: for sentences of fewer than two words.
-    """
-    if scores.left_words.shape[1] < 2:
-        raise ValueError("the grammar derives sentences of two words or more")
+    """Returns log Z of each sentence of two words or more, `[B]`. It can be differentiated once."""
     return _LogPartition.apply(*scores)
 
 
@@ -84,9 +78,6 @@ class _Chart:
     One table, indexed by width and start, has the left parts of all spans of a width in one slice. Another table,
     indexed by width and end, has the right parts. Its rows are in reverse order, from wide to narrow spans, because
     the right part of a split is narrow where the left part is wide.
-
-    Attributes:
-        log_partition: `[B]`.
     """
 
     def __init__(self, scores: GrammarScores):

@@ -7,13 +7,11 @@ and Right Productions".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.utils import ModelOutput
 
 from training.grammar.inside import GrammarScores, log_partition, span_marginals
 
@@ -21,12 +19,8 @@ from training.grammar.inside import GrammarScores, log_partition, span_marginals
 class NeuralGrammarConfig(PreTrainedConfig):
     """Configuration of a `NeuralGrammar`.
 
-    Args:
-        vocab_size: number of tokens of the tokenizer.
-        num_nonterminals: symbols over two words or more.
-        num_preterminals: symbols over one word.
-        hidden_size: size of the symbol embeddings and of the layers over them.
-        treebank_preprocessing: preprocessing of gold trees, if not that of the papers.
+    Nonterminals are symbols over two words or more, preterminals over one. `treebank_preprocessing` is the
+    preprocessing of gold trees, if not that of the papers.
     """
 
     model_type = "neural_grammar"
@@ -40,11 +34,6 @@ class NeuralGrammarConfig(PreTrainedConfig):
         treebank_preprocessing: dict[str, Any] | None = None,
         **kwargs: Any,
     ):
-        sizes = {"vocab_size": vocab_size, "num_nonterminals": num_nonterminals}
-        sizes |= {"num_preterminals": num_preterminals, "hidden_size": hidden_size}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {size}")
         self.vocab_size, self.num_nonterminals = vocab_size, num_nonterminals
         self.num_preterminals, self.hidden_size = num_preterminals, hidden_size
         self.treebank_preprocessing = treebank_preprocessing
@@ -60,13 +49,6 @@ class ResidualLayer(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs + self.second(self.first(inputs).relu()).relu()
-
-
-@dataclass
-class GrammarOutput(ModelOutput):
-    """Log-probability of each sentence, `[B]`; with span scores, the log of the weighted sum over its trees."""
-
-    log_likelihood: torch.Tensor | None = None
 
 
 class NeuralGrammar(PreTrainedModel):
@@ -99,17 +81,14 @@ class NeuralGrammar(PreTrainedModel):
             for vectors in (module.root, module.nonterminals, module.preterminals):
                 nn.init.xavier_uniform_(vectors)
 
-    def forward(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> GrammarOutput:
-        """Computes the log-likelihood of sentences.
+    def forward(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> torch.Tensor:
+        """Returns the log-probability of each sentence, `[B]`; with scores, the log of the weighted sum over trees.
 
         Args:
-            input_ids: `[B, n]`, sentences of one length, one token per word.
+            input_ids: `[B, n]`, sentences of one length, one token per word, at least two words.
             span_scores: `[B, n + 1, n + 1]`, added to the log weight of each tree with the span from `i` to `j`.
-
-        Raises:
-            ValueError: for sentences of fewer than two words.
         """
-        return GrammarOutput(log_partition(self.scores(input_ids, span_scores)))
+        return log_partition(self.scores(input_ids, span_scores))
 
     @torch.no_grad()
     def span_marginals(self, input_ids: torch.Tensor, span_scores: torch.Tensor | None = None) -> torch.Tensor:
@@ -124,12 +103,5 @@ class NeuralGrammar(PreTrainedModel):
         scales = words.detach().amax(-1)
         words = (words - scales.unsqueeze(-1)).exp()
         count = self.config.num_nonterminals
-        return GrammarScores(
-            words @ left[:, count:].T,
-            words @ right[:, count:].T,
-            scales,
-            left[:, :count],
-            right[:, :count],
-            root,
-            span_scores,
-        )
+        left_words, right_words = words @ left[:, count:].T, words @ right[:, count:].T
+        return GrammarScores(left_words, right_words, scales, left[:, :count], right[:, :count], root, span_scores)

@@ -12,13 +12,7 @@ F1 = "parsing_f1_layer_"
 def draw_curves(log: Path, path: Path, baselines: Mapping[str, float]) -> bool:
     """Draws perplexity and, where gold trees were given, sentence F1 over the updates of a run.
 
-    Args:
-        log: `log.jsonl` of the run.
-        path: the `.svg` file to write; an older one is replaced.
-        baselines: sentence F1 (0 to 1) of baseline trees by name, drawn as dashed lines.
-
-    Returns:
-        False if nothing was drawn, because matplotlib or validations are missing.
+    Dashed lines show the F1 (0 to 1) of baselines. Returns whether there are matplotlib and validations to draw.
     """
     try:
         from matplotlib import rc_context
@@ -26,23 +20,26 @@ def draw_curves(log: Path, path: Path, baselines: Mapping[str, float]) -> bool:
     except ImportError:
         return False
     entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    training = [entry for entry in entries if "perplexity" in entry]
     validations = [entry for entry in entries if "validation_perplexity" in entry]
     if not validations:
         return False
     figure = Figure(figsize=(10, 4), layout="constrained")
     has_trees = "parsing_f1" in validations[-1]
     axes = figure.subplots(1, 2 if has_trees else 1, squeeze=False)[0]
-    curves = {"training": (training, "perplexity"), "validation": (validations, "validation_perplexity")}
-    for name, (points, key) in curves.items():
-        axes[0].plot([point["step"] for point in points], [point[key] for point in points], marker=".", label=name)
+
+    def plot(panel: int, key: str, label: str) -> None:
+        points = [entry for entry in entries if key in entry]
+        axes[panel].plot(
+            [entry["step"] for entry in points], [entry[key] for entry in points], marker=".", label=label
+        )
+
+    plot(0, "perplexity", "training")
+    plot(0, "validation_perplexity", "validation")
     axes[0].set(xlabel="updates", ylabel="perplexity", yscale="log")
     if has_trees:
         layers = sorted(key for key in validations[-1] if key.startswith(F1)) or ["parsing_f1"]
         for key in layers:
-            name = f"layer {key.removeprefix(F1)}" if key.startswith(F1) else "induced trees"
-            points = [point for point in validations if key in point]
-            axes[1].plot([point["step"] for point in points], [point[key] for point in points], marker=".", label=name)
+            plot(1, key, f"layer {key.removeprefix(F1)}" if key.startswith(F1) else "induced trees")
         for number, (name, f1) in enumerate(baselines.items()):
             axes[1].axhline(100 * f1, color=f"C{len(layers) + number}", linestyle="--", label=name)
         axes[1].set(xlabel="updates", ylabel="sentence F1 (%)")

@@ -1,8 +1,5 @@
 """Tokenizer and language model of a recipe."""
 
-import os
-from pathlib import Path
-
 import torch
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -20,28 +17,24 @@ from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, LanguageModelRecipe, ModelArguments
 from training.language_models.text_batches import check_files, load_texts
+from training.language_models.validation import store_preprocessing
 from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config, run_model_code, trained_class
-from training.loop.optimization import all_finite
 
-# Fields that apply only when a tokenizer is built.
-BUILT_TOKENIZER_FIELDS = (
-    "vocab_size", "min_count", "lowercase", "digits_to_n", "drop_punctuation", "split", "subwords"
-)  # fmt: skip
+# Fields that apply only when a tokenizer is built; `subwords` is another one.
+BUILT_TOKENIZER_FIELDS = ("vocab_size", "min_count", "lowercase", "digits_to_n", "drop_punctuation", "split")
 
 logger = logging.get_logger(__name__)
 
 
 def check_recipe(recipe: LanguageModelRecipe) -> PreTrainedConfig:
-    """Returns the configuration of the recipe's model without the vocabulary size.
-
-    Raises:
-        ValueError, FileNotFoundError: for missing files or invalid model fields.
-    """
+    """Checks files and model fields. Returns the configuration of the model without the vocabulary size."""
     check_files(recipe.data)
     if recipe.model.model_code is not None:
         run_model_code(recipe.model.model_code)
-    return build_config(recipe.model)
+    config = build_config(recipe.model)
+    store_preprocessing(recipe.data, config)
+    return config
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
@@ -52,21 +45,12 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
             tokenizer = AutoTokenizer.from_pretrained(name)
         if tokenizer.eos_token_id is None:
             raise ValueError(f"the tokenizer {name} has no eos_token, which must end every line of the text")
-        ignored = [field for field in BUILT_TOKENIZER_FIELDS if getattr(data, field) != getattr(DataArguments, field)]
-        if ignored:
+        fields = (*BUILT_TOKENIZER_FIELDS, "subwords")
+        if ignored := [field for field in fields if getattr(data, field) != getattr(DataArguments, field)]:
             logger.warning(f"the tokenizer {name} is used as it is: {', '.join(ignored)} of the recipe change nothing")
         return tokenizer
-    options = {
-        "min_count": data.min_count,
-        "lowercase": data.lowercase,
-        "digits_to_n": data.digits_to_n,
-        "drop_punctuation": data.drop_punctuation,
-        "split": data.split,
-        "text_column": data.text_column,
-        "padding_side": "left",  # needed for text generation
-    }
-    if data.vocab_size is not None:
-        options["vocab_size"] = data.vocab_size
+    options = {field: value for field in BUILT_TOKENIZER_FIELDS if (value := getattr(data, field)) is not None}
+    options |= {"text_column": data.text_column, "padding_side": "left"}  # text generation needs the left side
     texts = load_texts(data, "train")
     if data.subwords is not None:
         return onlstm_hf.build_subword_tokenizer(texts, parts=data.subwords, **options)
@@ -74,41 +58,24 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
 
 
 def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Returns a new model for the tokenizer's vocabulary, or the `init_from` checkpoint, in float32.
-
-    Raises:
-        ValueError: if the checkpoint is damaged or the tokenizer does not fit it.
-    """
+    """Returns a new model for the tokenizer's vocabulary, or the `init_from` checkpoint, in float32."""
     num_ids = max(tokenizer.get_vocab().values()) + 1
     if arguments.init_from is None:
         special_ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         model = AutoModelForCausalLM.from_config(build_config(arguments, vocab_size=num_ids, **special_ids))
     else:
         model = _load_checkpoint(arguments.init_from, build_config(arguments))
-        if model.config.eos_token_id != tokenizer.eos_token_id:
-            raise ValueError(
-                f"the tokenizer does not fit the checkpoint {arguments.init_from}: its <eos> is "
-                f"{tokenizer.eos_token_id}, that of the model {model.config.eos_token_id}"
-            )
     check_tokenizer(tokenizer, model.config)
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     return model
 
 
 def build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrainedConfig:
-    """Returns the configuration of a new model or of the checkpoint, with the recipe's fields.
-
-    Raises:
-        ValueError, FileNotFoundError: if the model cannot be built.
-    """
+    """Returns the configuration of a new model or of the checkpoint, with the recipe's fields."""
     if arguments.init_from is None:
         trained_class(arguments.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
         base, fields = AutoConfig.for_model(arguments.model_type), vocabulary
     else:
-        if not Path(arguments.init_from, "config.json").is_file():
-            raise FileNotFoundError(
-                f"init_from must be a checkpoint folder, but {arguments.init_from} has no config.json"
-            )
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             base = AutoConfig.from_pretrained(arguments.init_from)
         trained_class(base.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
@@ -116,17 +83,11 @@ def build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrai
     return changed_config(base, fields, arguments.model)
 
 
-def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> PreTrainedModel:
+def _load_checkpoint(folder: str, config: PreTrainedConfig) -> PreTrainedModel:
     """Loads a checkpoint in float32 with a changed configuration of the same sizes. Its predictions stay the same."""
     with reported_damage(f"the checkpoint {folder}"):
         saved_config = AutoConfig.from_pretrained(folder)
-        model, loading = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=torch.float32, output_loading_info=True
-        )
-    if loading["missing_keys"]:
-        raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(sorted(loading['missing_keys']))}")
-    if not all_finite(model):
-        raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
+        model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32)
     if isinstance(config, AWDLSTMConfig) and config.weight_dropout != saved_config.weight_dropout:
         scale = drop_connect_scale(saved_config.weight_dropout, config.weight_dropout)
         for layer in model.base_model.layers:
@@ -135,8 +96,5 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
 
 
 def drop_connect_scale(before: float, after: float) -> float:
-    """Returns the factor of recurrent weights that keeps predictions the same when the drop-connect rate changes.
-
-    In evaluation the weights are scaled by one minus the rate.
-    """
+    """Returns the factor of recurrent weights that keeps predictions, where they are scaled by one minus the rate."""
     return (1 - before) / (1 - after)

@@ -3,8 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, fixed, recorded
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import (
+    NewModelArguments,
+    Recipe,
+    RunArguments,
+    UpdateArguments,
+    fixed,
+    parse_groups,
+    recorded,
+)
 
 # Fields with paths of files. Runs are compared by fingerprints of the contents instead.
 DATA_FILES = ("train_files", "validation_files", "test_files", "gold_trees", "target_trees")
@@ -22,12 +29,8 @@ class TextArguments:
     train_split: str = recorded("Training split of the HF dataset; slices such as train[:1000] work.", "train")
     validation_split: str = recorded("Validation split of the HF dataset.", "validation")
     train_files: list[str] | None = recorded("UTF-8 text files, one sentence per line.", None)
-    gold_trees: str | None = recorded(
-        "Penn-style bracketed trees (.mrg file or folder), to report parsing F1; they never select a model.", None
-    )
-    gold_tree_column: str | None = recorded(
-        "Column of the validation split with a bracketed gold tree per sentence, instead of gold_trees.", None
-    )
+    gold_trees: str | None = recorded("Bracketed trees (file or folder) to report F1; they select no model.", None)
+    gold_tree_column: str | None = recorded("Column of the validation split with gold trees, instead of a file.", None)
     treebank_preset: Literal["ptb", "ctb", "universal", "plain"] | None = recorded(
         "Preprocessing of the gold trees (`PRESETS` in onlstm_hf/trees/treebank.py), saved with the checkpoint. "
         "Default: that of init_from, or ptb.",
@@ -38,12 +41,8 @@ class TextArguments:
     treebank_digits: Literal["runs", "numbers", "keep"] | None = recorded(
         "Overrides the preset: write runs of digits or numbers in gold trees as N, or keep them.", None
     )
-    function_tag_separators: str | None = recorded(
-        "Overrides the preset: characters that start the function tag of a label, which is removed.", None
-    )
-    tokenizer: str | None = fixed(
-        "Name or folder of a tokenizer. Default: that of init_from, or one built from the text.", None
-    )
+    function_tag_separators: str | None = recorded("Overrides the preset: characters that begin function tags.", None)
+    tokenizer: str | None = fixed("Name or folder. Default: that of init_from, or one built from the text.", None)
     vocab_size: int | None = fixed("Built tokenizer: largest vocabulary.", None, at_least=1)
     min_count: int = fixed("Built tokenizer: least count of a word.", 1, at_least=1)
     lowercase: bool = fixed("Built tokenizer: lower-case the text.", False)
@@ -55,7 +54,6 @@ class TextArguments:
 
 
 def check_text_arguments(data: TextArguments) -> None:
-    """Raises a `ValueError` if the fields of text and gold trees contradict each other."""
     if (data.dataset is None) == (data.train_files is None):
         raise ValueError("give either dataset or train_files")
     if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
@@ -69,22 +67,14 @@ class DataArguments(TextArguments):
     test_split: str | None = recorded("Test split, scored once at the end.", None)
     validation_files: list[str] | None = recorded("Text files for validation.", None)
     test_files: list[str] | None = recorded("Text files scored once at the end.", None)
-    target_trees: str | None = recorded(
-        "Averaged trees (training/average_trees.py) to distil into the model. One sentence in fifty is held out to "
-        "score the model's trees.",
-        None,
-    )
+    target_trees: str | None = recorded("Averaged trees (training/average_trees.py) to distil into the model.", None)
     subwords: Literal["bpe", "characters"] | None = fixed(
         "Built tokenizer: split words into tokens by byte-pair encoding, or into characters.", None
     )
     streaming: bool = fixed("Stream the training text instead of encoding all of it first.", False)
-    independent_sentences: bool = fixed(
-        "Train and score padded sentences, each from an empty state, instead of one stream with carried state.", False
-    )
+    independent_sentences: bool = fixed("Train and score padded sentences from empty states, not one stream.", False)
     bptt_length: int = fixed("Tokens per row in a training step (stream only).", 70, at_least=1)
-    random_bptt: bool = fixed(
-        "Draw the length around bptt_length as the papers do, and scale the learning rate with it.", True
-    )
+    random_bptt: bool = fixed("Draw lengths around bptt_length as the papers do; they scale the rate.", True)
     max_sentence_length: int = fixed("Independent sentences: tokens kept per training sentence.", 200, at_least=1)
 
 
@@ -118,22 +108,12 @@ class OptimizationArguments(UpdateArguments):
     )
     average_from_start: bool = fixed("Evaluate weights averaged from the first update, with any optimizer.", False)
     average_decay: float | None = recorded(
-        "Decay of an exponential moving average of the weights. Default: the mean since averaging began.",
-        None,
-        at_least=0,
-        below=1,
+        "Decay of an exponential moving average of weights. Default: their mean.", None, at_least=0, below=1
     )
-    stop_when_averaging_stalls: bool = recorded(
-        "nt-asgd: stop when the averaged weights stop improving, by the same rule.", False
-    )
-    tree_loss_weight: float = recorded(
-        "target_trees: weight of the splitting loss, added to that of word prediction.", 1.0, at_least=0
-    )
+    stop_when_averaging_stalls: bool = recorded("nt-asgd: stop when averaged weights stop improving.", False)
+    tree_loss_weight: float = recorded("target_trees: weight of the splitting loss in the sum.", 1.0, at_least=0)
     tree_temperature: float = recorded(
-        "target_trees: difference of distances that makes a split e times as likely. Distances of ON-LSTM and PRPN "
-        "are between 0 and 1.",
-        0.02,
-        above=0,
+        "target_trees: difference of distances (0 to 1) that makes a split e times as likely.", 0.02, above=0
     )
     tree_batch_size: int = fixed("target_trees: sentences per batch in each process.", 64, at_least=1)
 
@@ -148,26 +128,12 @@ class LanguageModelRunArguments(RunArguments):
 ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModelRunArguments)
 
 
-@dataclass
 class LanguageModelRecipe(Recipe):
-    """All arguments of a run, by group.
-
-    Raises:
-        ValueError: if a value is out of range, or fields contradict each other.
-    """
-
-    data: DataArguments
-    model: ModelArguments
-    optimization: OptimizationArguments
-    run: LanguageModelRunArguments
+    """The groups `ARGUMENTS`. A `ValueError` names a contradiction."""
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_data()
-        self._check_optimization()
-
-    def _check_data(self) -> None:
-        data = self.data
+        data, arguments = self.data, self.optimization
         check_text_arguments(data)
         if data.train_files is not None and data.validation_files is None:
             raise ValueError("train_files need validation_files")
@@ -176,13 +142,10 @@ class LanguageModelRecipe(Recipe):
                 raise ValueError(f"{name} go with train_files; with a dataset give {name.replace('files', 'split')}")
         if data.streaming and data.independent_sentences:
             raise ValueError("independent_sentences are sorted by length: this needs the whole text, not streaming")
-
-    def _check_optimization(self) -> None:
-        arguments = self.optimization
         if (arguments.schedule == "warmup_stable_decay") != (arguments.decay_steps > 0):
             raise ValueError("the schedule warmup_stable_decay needs decay_steps above 0, and other schedules need 0")
         falls_to_zero = arguments.schedule in ("cosine", "warmup_stable_decay")
-        if self.data.streaming and arguments.max_steps is None and falls_to_zero:
+        if data.streaming and arguments.max_steps is None and falls_to_zero:
             raise ValueError(
                 f"the schedule {arguments.schedule} needs max_steps for streamed text, whose length is unknown"
             )
@@ -193,5 +156,4 @@ class LanguageModelRecipe(Recipe):
 
 
 def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:
-    """Reads a recipe. See `parse_groups` and `LanguageModelRecipe` for the errors."""
     return LanguageModelRecipe(*parse_groups(arguments, ARGUMENTS, "train_lm.py", "Trains a language model."))

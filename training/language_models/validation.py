@@ -12,20 +12,13 @@ from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.tree_files import SentenceDistances
 from onlstm_hf.trees.treebank import GoldTree, Preprocessing, gold_trees_from_brackets, preprocessing_of, read_treebank
-from training.language_models.recipe import DataArguments
+from training.language_models.recipe import DataArguments, TextArguments
 from training.language_models.text_batches import load_dataset_column, load_texts, text_of
 
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """Held-out text, scored as the model is trained: as one stream, or sentence by sentence.
-
-    Attributes:
-        sentences: the text.
-        stream: token ids `[N]`, with an `<eos>` after each sentence.
-        tokenizer: tokenizer of `stream`.
-        independent: whether each sentence starts from an empty state.
-    """
+    """Held-out sentences, scored as the model is trained: as one stream `[N]`, or each from an empty state."""
 
     sentences: list[str]
     stream: torch.Tensor
@@ -39,12 +32,11 @@ class HeldOutText:
         """
         if not self.independent:
             return stream_log_likelihood(model, self.stream, batch_size, progress=progress)
-        scores = [
-            score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
-        ]
+        scored = score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
+        totals = [score.total() for score in scored]
         # The stream has no lines without a token, such as lines of dropped punctuation.
-        scores = [score for score in scores if score.num_tokens > 1]
-        return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
+        log_likelihoods = [total.total_log_likelihood for total in totals if total.num_tokens > 1]
+        return StreamScore(sum(log_likelihoods), len(self.stream))
 
 
 def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
@@ -57,9 +49,12 @@ def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
     }
 
 
-def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
-    """Returns the preprocessing of gold trees: that of the recipe, of the checkpoint, or the papers' protocol."""
-    return preprocessing_of(
+def store_preprocessing(data: TextArguments, config: PreTrainedConfig) -> None:
+    """Writes the preprocessing of gold trees into a model's configuration; that of the papers is `None`.
+
+    It is that of the recipe, of the checkpoint, or of the papers.
+    """
+    preprocessing = preprocessing_of(
         data.treebank_preset,
         config.treebank_preprocessing,
         dropped_tags=data.dropped_tags,
@@ -67,20 +62,15 @@ def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Pre
         digits=data.treebank_digits,
         function_tag_separators=data.function_tag_separators,
     )
-
-
-def store_preprocessing(data: DataArguments, config: PreTrainedConfig) -> None:
-    """Writes `treebank_preprocessing` into a model's configuration; that of the papers is written as `None`."""
-    preprocessing = treebank_preprocessing(data, config)
     config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
 
 
-def load_gold_trees(data: DataArguments, config: PreTrainedConfig) -> list[GoldTree] | None:
+def load_gold_trees(data: TextArguments, config: PreTrainedConfig) -> list[GoldTree] | None:
     """Reads gold trees from a file or a column of the validation split; `None` if the recipe names none.
 
-    They have the `treebank_preprocessing` for a model with this configuration. Sentences without a word are left out.
+    They are read as `store_preprocessing` says. Sentences without a word are left out.
     """
-    preprocessing = treebank_preprocessing(data, config)
+    preprocessing = preprocessing_of(None, config.treebank_preprocessing)
     if data.gold_trees is not None:
         trees = read_treebank(data.gold_trees, preprocessing)
     elif data.gold_tree_column is not None:
@@ -92,14 +82,6 @@ def load_gold_trees(data: DataArguments, config: PreTrainedConfig) -> list[GoldT
     return [tree for tree in trees if tree.words]
 
 
-def gold_sentence_distances(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree], **description: Any
-) -> SentenceDistances:
-    """Returns `distances_of_layers` for the words of gold trees."""
-    words = [list(tree.words) for tree in treebank]
-    return distances_of_layers(model, tokenizer, words, progress=False, **description)
-
-
 def distances_of_layers(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -108,13 +90,9 @@ def distances_of_layers(
     progress: bool | None = None,
     **description: Any,
 ) -> SentenceDistances:
-    """Computes the syntactic distances of sentences for some layers.
+    """Computes the syntactic distances of sentences for some layers (counted from 0), by default all.
 
-    Args:
-        sentences: strings, or lists of words.
-        layers: counted from 0, by default all; `[None]` for a model whose layers share their distances.
-        progress: whether to show a progress bar; see `parse`.
-        description: further fields of the model's description in the result.
+    `[None]` stands for layers that share their distances. The result includes the `description` of the model.
     """
     if layers is None:
         layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)

@@ -1,17 +1,45 @@
-"""Atomic checkpoint folders with checksums."""
+"""Output folder of a run: its lock, and checkpoint folders that are replaced atomically and have checksums."""
 
 import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from filelock import FileLock, Timeout
 
+# Seconds to wait for the lock of a folder: the other process may be about to end.
+LONGEST_WAIT = 10.0
 # File in each checkpoint folder with the checksums of the others, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Locks a folder during the block. The lock also ends when this process is killed.
+
+    A missing folder is created, and removed afterwards if it is still empty. A `ValueError` says that another process
+    still holds the lock after `LONGEST_WAIT`.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=LONGEST_WAIT)
+    except Timeout as error:
+        raise ValueError(f"{folder} is in use: another process is at work in it") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # on Windows an open file cannot be removed, and filelock removes it later
+            os.unlink(lock.lock_file)  # before the release: afterwards another process may hold it
+        lock.release()
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 @contextmanager
@@ -21,7 +49,7 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
     If a process dies before the end, the old folder stays. Between the two renames it is a hidden folder, which
     `recover_folder` restores.
     """
-    temporary, previous = _beside(target, "incomplete"), _beside(target, "previous")
+    temporary, previous = target.with_name(f".{target.name}.incomplete"), _previous(target)
     if accelerator.is_main_process:
         recover_folder(target)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -34,14 +62,30 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
         raise
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                sync(path)
+        for path in _files_in(temporary):
+            sync(path)
         if target.exists():
             os.rename(target, previous)
         os.rename(temporary, target)
         shutil.rmtree(previous, ignore_errors=True)
     accelerator.wait_for_everyone()
+
+
+def recover_folder(target: Path) -> None:
+    """Cleans up after an interrupted `replaced_folder`."""
+    previous = _previous(target)
+    if target.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+    elif previous.exists():
+        os.rename(previous, target)
+
+
+def _previous(target: Path) -> Path:
+    return target.with_name(f".{target.name}.previous")
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def sync(path: Path) -> None:
@@ -50,49 +94,23 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def recover_folder(target: Path) -> None:
-    """Cleans up after an interrupted `replaced_folder`."""
-    previous = _beside(target, "previous")
-    if previous.exists():
-        if target.exists():
-            shutil.rmtree(previous)
-        else:
-            os.rename(previous, target)
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(f".{path.name}.{suffix}")
-
-
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
-    """Returns whether the run resumes from `last/`.
-
-    Raises:
-        FileExistsError: if the folder holds an earlier run, and `resume` is false.
-        ValueError: if the processes do not share the folder, for instance because each host has its own disk.
-    """
+    """Returns whether the run resumes from `last/`. Raises an error if it may not, or hosts do not share a folder."""
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)
     accelerator.wait_for_everyone()
     existing = [name for name in ("last", "best", "results.json") if (output_dir / name).exists()]
     if any(names != existing for names in gather_object([existing])):
-        raise ValueError(
-            f"the processes of this run see different files in {output_dir}: choose an output_dir on a disk that all "
-            "hosts share"
-        )
+        raise ValueError(f"processes see different files in {output_dir}: use a folder on a disk that all hosts share")
     if existing and not resume:
-        raise FileExistsError(
-            f"{output_dir} holds an earlier run ({', '.join(existing)}): pass --resume to continue it, or choose "
-            "another output_dir"
-        )
+        names = ", ".join(existing)
+        raise FileExistsError(f"{output_dir} holds an earlier run ({names}): pass --resume, or another output_dir")
     return "last" in existing
 
 
 def write_checksums(folder: Path) -> None:
-    """Writes the checksums of all files in a folder to `CHECKSUMS`."""
-    lines = (f"{line}\n" for line in _checksum_lines(folder))
-    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
+    (folder / CHECKSUMS).write_text("\n".join(_checksum_lines(folder)) + "\n", encoding="utf-8", newline="\n")
 
 
 def check_checksums(folder: Path) -> None:
@@ -108,12 +126,11 @@ def check_checksums(folder: Path) -> None:
 
 
 def _checksum_lines(folder: Path) -> list[str]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
+    paths = [path for path in _files_in(folder) if path != folder / CHECKSUMS]
     return [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}" for path in paths]
 
 
-def file_checksum(path: Path) -> str:
-    """Returns the SHA-256 of a file's content."""
+def file_checksum(path: str | os.PathLike) -> str:
     checksum = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):

@@ -15,12 +15,7 @@ from onlstm_hf.utils.files import fingerprint
 
 
 def run_model_code(path: str) -> None:
-    """Imports a file that registers a new model type with the Auto classes. The module has the name of the file.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if another module has this name, or the file cannot be run.
-    """
+    """Imports a file that registers a new model type with the Auto classes, as a module with the name of the file."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no Python file {path} (model_code)")
     name, full_path = Path(path).stem, str(Path(path).resolve())
@@ -35,15 +30,12 @@ def run_model_code(path: str) -> None:
         spec.loader.exec_module(sys.modules[name])
     except (Exception, SystemExit) as error:  # user code can raise anything
         del sys.modules[name]
-        # The last line of the traceback: type and message of the error.
-        reason = traceback.format_exception_only(error)[-1].strip()
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == full_path]
-        line = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
-        raise ValueError(f"the model_code {path} cannot be run: {reason} (line {line})") from error
+        details = "".join(traceback.format_exception(error, limit=-1))
+        raise ValueError(f"the model_code {path} cannot be run: {details}") from error
 
 
 def code_fingerprint(path: str | None) -> dict[str, str]:
-    """Returns the `fingerprint` of a recipe's `model_code` by its name; empty without `model_code`."""
+    """Returns the `fingerprint` of a recipe's `model_code` by its name in messages, if there is one."""
     if path is None:
         return {}
     return {"lines of the model_code": fingerprint([Path(path).read_text(encoding="utf-8", errors="surrogateescape")])}
@@ -52,14 +44,7 @@ def code_fingerprint(path: str | None) -> dict[str, str]:
 def trained_class(
     model_type: str, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
 ) -> type[PreTrainedModel]:
-    """Returns the trainable class of a model type from the `mapping` of an Auto class.
-
-    Args:
-        takes_pairs: whether the class must classify pairs of sequences.
-
-    Raises:
-        ValueError: if the type has no such class.
-    """
+    """Returns the trainable class of a model type from the `mapping` of an Auto class; it may have to take pairs."""
 
     def find(config_class: type) -> type[PreTrainedModel] | None:
         registered = mapping.get(config_class, ())
@@ -73,8 +58,7 @@ def trained_class(
         supported = ", ".join(config.model_type for config in MODEL_CLASSES if find(config))
         raise ValueError(
             f'models of type "{model_type}" cannot be trained here: the model_type must be one of {supported}, or one '
-            f"that --model_code registers, with a class that derives from {RecurrentPreTrainedModel.__name__} and has "
-            f"takes_pairs = {takes_pairs}"
+            f"of --model_code, with a {RecurrentPreTrainedModel.__name__} that has takes_pairs = {takes_pairs}"
         )
     return model_class
 
@@ -82,11 +66,9 @@ def trained_class(
 def changed_config(base: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:
     """Returns a configuration of the class of `base` from `fields`; `changes` of a recipe override them.
 
-    Raises:
-        ValueError: if a changed field does not exist, or a value is out of range.
+    Raises a `ValueError` if a changed field does not exist, or a value is out of range.
     """
-    unknown = sorted(set(changes) - set(base.to_dict()))
-    if unknown:
+    if unknown := sorted(set(changes) - set(base.to_dict())):
         raise ValueError(f"{type(base).__name__} has no fields {', '.join(unknown)}")
     try:
         return type(base)(**{**fields, **changes})

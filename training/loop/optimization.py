@@ -1,14 +1,16 @@
-"""Optimisers and learning rates of the recipes."""
+"""Optimisers, gradients and learning rates of the recipes."""
 
 import math
 from collections.abc import Sequence
+from time import thread_time
 
 import torch
 from torch import distributed, nn
 from torch.distributed import GradBucket
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
+from torch.utils.benchmark import Timer
 
+from onlstm_hf.fast.linear import matmul
 from training.loop.recipe import UpdateArguments
 
 
@@ -26,10 +28,7 @@ def average_gradients(model: nn.Module) -> None:
     """Makes DDP average the gradient of each parameter separately, so that resumed runs give identical weights.
 
     DDP rebuilds its buckets after the first update of each process. A resumed run would therefore sum the gradients
-    of three or more processes in another order.
-
-    Args:
-        model: as Accelerate has prepared it. The model of a single process is not changed.
+    of three or more processes in another order. The model of a single process is not changed.
     """
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _averaged)
@@ -49,26 +48,14 @@ def _averaged(_: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
     return works[-1].get_future().then(received)
 
 
-def average_of(model: nn.Module, decay: float | None = None) -> AveragedModel:
-    """Returns an average of weights: an exponential moving average with a `decay`, otherwise the mean of all.
-
-    The multi-tensor update is fifteen times as fast as the default.
-    """
-    return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn() if decay is None else get_ema_multi_avg_fn(decay))
-
-
 def learning_rate_factor(
     step: int, arguments: UpdateArguments, total_steps: int | None, validation_losses: Sequence[float] = ()
 ) -> float:
-    """Returns the factor of the peak learning rate: linear warm-up, then the recipe's schedule.
+    """Returns the factor of the peak learning rate after `step` updates: linear warm-up, then the recipe's schedule.
 
     Unlike the schedulers of `transformers.get_scheduler`, it has no state to save. Those also warm up from 0, so that
-    their first update changes nothing, and count an improvement of less than 0.01 % as a plateau.
-
-    Args:
-        step: updates made so far. Cosine and decay reach 0 at `total_steps`, after the last update.
-        total_steps: updates of the whole run; needed only by cosine and decay.
-        validation_losses: losses of all validations so far; needed only by the plateau schedule.
+    their first update changes nothing, and count an improvement of less than 0.01 % as a plateau. Only cosine and
+    decay need `total_steps`, where they reach 0; only the plateau schedule needs all `validation_losses`.
     """
     if step < arguments.warmup_steps:
         return (step + 1) / arguments.warmup_steps
@@ -94,16 +81,28 @@ def num_plateaus(losses: Sequence[float], patience: int) -> int:
 
 
 def has_stalled(losses: list[float], interval: int) -> bool:
-    """Applies the non-monotone trigger of NT-ASGD (Merity et al. 2018, algorithm 1).
+    """Returns whether the last loss is worse than the best one more than `interval` validations ago.
 
-    Args:
-        losses: losses of all validations so far, the newest last.
-        interval: `n`. The trigger fires when the last loss is worse than the best one more than `n` validations ago.
+    This is the non-monotone trigger of NT-ASGD (Merity et al. 2018, algorithm 1, with the interval `n`).
     """
     *previous, last = losses
     return len(previous) > interval and last > min(previous[:-interval])
 
 
 def all_finite(model: nn.Module) -> bool:
-    """Returns whether all weights are finite."""
     return all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+
+
+def bfloat16_speed() -> float:
+    """Returns the speed of a bfloat16 matrix product relative to float32, measured on one thread of this CPU.
+
+    CPU flags do not predict it: one CPU with AVX-512 BF16 was slower in bfloat16 than in float32.
+    """
+    seconds = []
+    for dtype in (torch.float32, torch.bfloat16):
+        # Large enough that the product outweighs the call, and short even on a CPU without bfloat16 instructions.
+        names = {"matmul": matmul, "factor": torch.ones(192, 192, dtype=dtype)}
+        timer = Timer("matmul(factor, factor)", globals=names, timer=thread_time)
+        # Other work on the machine hardly affects the minimum CPU time. `timeit` warms up first.
+        seconds.append(min(timer.timeit(number=1).mean for _ in range(5)))
+    return seconds[0] / seconds[1]

@@ -14,8 +14,9 @@ from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
 from training.loop.checkpointing import sync
-from training.loop.progress import Progress
+from training.loop.task import Progress, Task
 
+# A loss above this multiple of that of guessing counts as diverged.
 DIVERGED_ABOVE_GUESSING = 2.0
 
 
@@ -24,43 +25,30 @@ class TrainingDiverged(ValueError):
 
 
 class TrainingLog:
-    """Logs mean losses, perplexity and speed (of the predicted items, called `unit`) since the last entry.
-
-    A loss above twice that of guessing among `num_classes` counts as diverged.
-    """
+    """Logs mean losses, perplexity and speed since the last entry. `state` is that of an interrupted run."""
 
     def __init__(
-        self,
-        accelerator: Accelerator,
-        output_dir: Path,
-        progress: Progress,
-        num_classes: int,
-        unit: str,
-        state: dict | None = None,
+        self, accelerator: Accelerator, output_dir: Path, progress: Progress, task: Task, state: dict | None = None
     ):
         self.accelerator, self.output_dir, self.progress = accelerator, output_dir, progress
-        self.path, self.unit = output_dir / "log.jsonl", unit
-        self.guessing_loss = math.log(num_classes)
+        self.path, self.unit = output_dir / "log.jsonl", task.unit
+        self.guessing_loss = math.log(task.num_classes)
         self._clear()
         if state is not None:
             summed = {"loss": state["summed_loss"], **state.get("summed_further_losses", {})}
             self.summed = {name: loss.to(accelerator.device) for name, loss in summed.items()}
             self.num_items = state["num_items"]
-        if accelerator.is_main_process:
-            self._cut_back()
+        if accelerator.is_main_process and self.path.exists():
+            # Entries after the checkpoint will be logged again; the last line may be incomplete.
+            content = self.path.read_bytes()[: progress.log_size]
+            os.truncate(self.path, content.rfind(b"\n") + 1)
         is_hidden = not accelerator.is_main_process
         self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=is_hidden)
 
-    def _cut_back(self) -> None:
-        """Removes entries after the checkpoint, which will be logged again, and an incomplete line."""
-        if self.path.exists():
-            content = self.path.read_bytes()[: self.progress.log_size]
-            os.truncate(self.path, content.rfind(b"\n") + 1)
-
     def _clear(self) -> None:
         self.summed = {"loss": torch.zeros((), device=self.accelerator.device)}
-        self.num_items = 0.0
-        self.num_counted, self.start = 0.0, time.perf_counter()
+        self.num_items = self.num_counted = 0.0
+        self.start = time.perf_counter()
 
     def state_dict(self) -> dict:
         """Returns the sums of this process for the next entry."""
@@ -90,7 +78,7 @@ class TrainingLog:
         self.start += time.perf_counter() - start
 
     def mean_losses(self) -> dict[str, float] | None:
-        """Returns the mean losses since the last entry, `None` without an update. See `check_loss` for errors."""
+        """Returns the checked mean losses since the last entry, `None` without an update."""
         if not self.num_items:
             return None
         means = {name: loss / self.num_items for name, loss in self.summed.items()}
@@ -113,7 +101,6 @@ class TrainingLog:
         )
 
     def write_training(self, learning_rate: float) -> None:
-        """Writes the entry of the updates since the last one."""
         losses = self.mean_losses()
         loss = losses["loss"]
         perplexity, speed = math.exp(loss), self.num_counted / (time.perf_counter() - self.start)
@@ -123,7 +110,6 @@ class TrainingLog:
         self._clear()
 
     def write_validation(self, scores: dict[str, float]) -> None:
-        """Writes the scores of a validation, and prints them above the progress bar."""
         self._write(scores)
         if self.accelerator.is_main_process:
             shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
@@ -140,13 +126,5 @@ class TrainingLog:
 def check_trackers(names: list[str]) -> None:
     """Raises a `ValueError` for a tracker that is not installed; Accelerate would silently skip it."""
     available = [str(tracker) for tracker in get_available_trackers()]
-    for name in names:
-        if name not in available:
-            raise ValueError(f"the tracker {name} is not known or not installed; available: {', '.join(available)}")
-
-
-def as_scalars(fields: dict) -> dict:
-    """Returns recipe fields for trackers, with lists, mappings and `None` as JSON strings."""
-    return {
-        name: value if isinstance(value, (str, int, float)) else json.dumps(value) for name, value in fields.items()
-    }
+    if missing := [name for name in names if name not in available]:
+        raise ValueError(f"the tracker {missing[0]} is not known or not installed; available: {', '.join(available)}")
