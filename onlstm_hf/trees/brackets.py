@@ -16,9 +16,8 @@ class BracketNode:
     """One pair of brackets, not yet interpreted.
 
     Attributes:
-        label: the text right after the opening bracket; `None` if another bracket follows directly. In a Penn-style
-            tree it is the label or tag (`(NP (DT the) (NN cat))`). In an unlabelled tree it is the first word
-            (`(the cat)`).
+        label: the text right after the opening bracket, which is the first word of an unlabelled tree, `(the cat)`;
+            `None` if another bracket follows directly.
         children: the remaining parts in order, brackets and words, with their escapes.
         line, column: position of the opening bracket, counted from 1.
     """
@@ -30,19 +29,14 @@ class BracketNode:
 
     def error(self, problem: str) -> ValueError:
         """Returns an error that names the position of the bracket."""
-        return malformed(problem, self.line, self.column)
-
-
-def malformed(problem: str, line: int, column: int) -> ValueError:
-    return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
+        return ValueError(f"malformed brackets: {problem} at line {self.line}, column {self.column}")
 
 
 def read_brackets(text: str) -> Iterator[BracketNode]:
     """Reads all bracketed trees of a text, one by one, without a depth limit.
 
     Args:
-        text: any number of trees such as `( (S (NP (DT the) (NN cat)) ...) )`. ASCII white space separates words and
-            labels.
+        text: any number of trees such as `( (S (NP (DT the) (NN cat)) ...) )`; words end at ASCII white space.
 
     Yields:
         The root of each tree.
@@ -60,7 +54,7 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
         if token[0] == "(":
             open_brackets.append(BracketNode(None, [], line, column))
         elif not open_brackets:
-            raise malformed(f"{token[0]!r} outside brackets", line, column)
+            raise BracketNode(None, [], line, column).error(f"{token[0]!r} outside brackets")
         elif token[0] == ")":
             node = open_brackets.pop()
             if not node.children:
@@ -85,21 +79,19 @@ def has_labels(root: BracketNode) -> bool:
     """
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]
-    nodes, empty = [root], None
+    nodes, empty = [root], []
     has_two_words = False
     for node in nodes:  # the list grows while it is walked
         subtrees = [child for child in node.children if isinstance(child, BracketNode)]
-        is_tagged_word = len(node.children) == 1 and not subtrees
-        is_constituent = len(node.children) == len(subtrees) > 0
-        if node.label is None or (node.children and not (is_tagged_word or is_constituent)):
+        if node.label is None or len(node.children) > max(len(subtrees), 1):
             return False
         if not node.children:
-            empty = empty or node
+            empty.append(node)
         has_two_words = has_two_words or len(subtrees) > 1
         nodes += subtrees
-    if has_two_words and empty is not None:
-        raise empty.error(f"the label {empty.label!r} has no word")
-    return has_two_words and empty is None
+    if has_two_words and empty:
+        raise empty[0].error(f"the label {empty[0].label!r} has no word")
+    return has_two_words
 
 
 def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:

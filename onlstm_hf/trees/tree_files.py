@@ -3,15 +3,14 @@
 A file is JSON lines compressed by xz. The first line is the header: `format`, `version`, `num_sentences`, `layers`
 (counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (the default layer of the
 model's `parse`) and `model`, the metadata of the model. Each other line is a sentence: its `words`, and its
-`distances`, a list of numbers per layer.
-
-From a model's distances, trees with any branching bias can be built. Trees of a grammar are stored as distances, too,
-but only one rule rebuilds them: the header names it as `branching_bias`, and readers must use it.
+`distances`, a list of numbers per layer. A file of a grammar's trees has a `branching_bias` in its header, too: the
+only rule that rebuilds the trees.
 """
 
 import json
 import lzma
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +37,7 @@ class SentenceDistances:
             distances for all layers has the single key `None`.
         parse_layer: the layer from which the model builds trees by default; `None` if that is the only key.
         model: metadata of the model, as JSON values.
-        branching_bias: for trees that did not come from distances, the only rule that rebuilds them; `None` for the
-            distances of a model.
+        branching_bias: the only rule that rebuilds trees of a grammar; `None` for the distances of a model.
     """
 
     sentences: list[tuple[str, ...]]
@@ -99,13 +97,10 @@ def rounded(distances: Sequence[float]) -> list[float]:
     """
     short: dict[float, float] = {}
     for digits in range(SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT + 1):
-        by_rounded: dict[float, set[float]] = {}
-        for distance in distances:
-            by_rounded.setdefault(float(f"{distance:.{digits}g}"), set()).add(distance)
-        for value, originals in by_rounded.items():
-            if len(originals) == 1:
-                short.setdefault(originals.pop(), value)
-        if len(short) == len(set(distances)):
+        values = {distance: float(f"{distance:.{digits}g}") for distance in distances}
+        repeats = Counter(values.values())
+        short = {distance: value for distance, value in values.items() if repeats[value] == 1} | short
+        if len(short) == len(values):
             break
     return [short[distance] for distance in distances]
 
@@ -126,8 +121,6 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
 
 def read_header(path: str | os.PathLike, kind: str, file_format: str, last_version: int) -> tuple[dict, bytes]:
     """Returns the header, which is the first line of a compressed file of this kind, and the bytes after it.
-
-    The checksum of xz covers the whole content.
 
     Raises:
         FileNotFoundError: if there is no such file.
