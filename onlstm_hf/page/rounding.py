@@ -68,7 +68,7 @@ def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> 
         coarseness: bits to save per weight; at 0 the most sensitive row has 16 bits. All rows have 8 to 16 bits.
 
     Returns:
-        The limits `[R]` for `round_rows`, by the name of the matrix.
+        The limits for `round_rows`.
     """
     largest = max(sensitivity.max().item() for sensitivity in sensitivities.values()) or 1.0
     return {
@@ -81,7 +81,7 @@ def calibrate(model: PreTrainedModel) -> tuple[dict[str, torch.Tensor], dict[str
     """Collects the statistics for rounding the matrices of a language model.
 
     Args:
-        model: the model, in evaluation mode. The state of PyTorch's CPU random generator is restored.
+        model: the model, in evaluation mode.
 
     Returns:
         By the names of the matrices without the prefix `model.`:

@@ -52,8 +52,8 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
     Args:
         model: the model, in evaluation mode.
         path: the output file.
-        precision: `"int8"`: matrices as integers with one scale per row, with 8 bits, or more for rows that affect
-            the distances; or `"float32"`.
+        precision: `"float32"`, or `"int8"`: matrices as integers of 8 bits, or more for rows that affect the
+            distances, with one scale per row.
 
     Returns:
         For each tensor, in the order of the file, its `name`, `shape` and `dtype`, `"integer"` or `"float32"`.

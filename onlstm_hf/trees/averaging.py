@@ -28,8 +28,7 @@ def average_trees(
     minimum-Bayes-risk tree if each given tree is equally likely to be right. A CYK chart over the span counts finds it
     exactly, in cubic time.
 
-    Ties are common, for example if two trees share no constituent. The tie-breaking rule can change the F1 by more
-    than averaging gains, as English is right-branching.
+    Ties are common, and their rule can change the F1 by more than averaging gains, as English is right-branching.
 
     Args:
         trees: trees over the same words, binary or not, in any order.
@@ -90,9 +89,9 @@ def best_trees(
 class _Chart:
     """CYK chart: the best binary trees over all spans of sentences of one length.
 
-    Values are stored twice, by (width, start) and by (width, end), so that left and right parts are slices.
-    With the papers' rule, a right part whose left sister has several words must begin with a single word. The tables
-    by end then cover only such trees (`by_papers_rule`).
+    Values are stored twice, by (width, start) and by (width, end), so that left and right parts are slices. By the
+    papers' rule, a right part whose left sister has several words must begin with a single word. Then the tables by
+    end cover only such trees.
     """
 
     def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str, generator: np.random.Generator | None):
@@ -124,7 +123,7 @@ class _Chart:
         """Adds the values of both parts, for each split of the spans of one width from word `first` to `last`.
 
         Returns:
-            `[rows, width - 1, spans]`; the second index is the width of the left part minus 1.
+            `[rows, width - 1, spans]`, by the width of the left part.
         """
         values = by_start[rows, 1:width, first : last - width + 1]
         values = values + by_end[rows, width - 1 : 0 : -1, first + width : last + 1]

@@ -75,7 +75,7 @@ def has_labels(root: BracketNode) -> bool:
     """Returns whether the root is a Penn-style tree of two words or more; it may be wrapped as `( (S ...) )`.
 
     Raises:
-        ValueError: if it would be Penn-style except for a label without a word, `(NN )`; it names the position.
+        ValueError: if it would be Penn-style except for a label without a word, `(NN )`.
     """
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]
@@ -104,10 +104,10 @@ def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:
 
 
 def write_nltk_tree(tree: Any) -> str:
-    """Writes an `nltk.Tree` so that `read_brackets` finds the same nodes; `escape_leaf` escapes leaves and labels.
+    """Writes an `nltk.Tree` so that `read_brackets` finds the same nodes; leaves and labels are escaped.
 
     Raises:
-        ValueError: for a leaf that is empty or no string.
+        ValueError: for a leaf that is empty or no string, and for a node without a label above a word.
     """
     parts: list[str] = []
     waiting: list[Any] = [tree]

@@ -19,11 +19,8 @@ Span = tuple[int, int]
 class TreeComparison:
     """Comparison of a tree with a gold tree over the same words; `InducedTree.compare` makes one.
 
-    The span of the whole sentence is never counted. Spans are half-open pairs of word positions.
-
-    Attributes:
-        tree: the tree. If the words differed, it lacks the punctuation and currency signs that the gold tree lacks.
-        gold: the gold tree, over the words of `tree`.
+    The span of the whole sentence is never counted. Spans are half-open pairs of word positions. Both trees lack the
+    punctuation and currency signs that only one of them had.
     """
 
     tree: InducedTree

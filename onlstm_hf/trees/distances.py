@@ -52,9 +52,8 @@ def distances_of_tree(tree: InducedTree, branching_bias: str = "right") -> list[
 
     Args:
         tree: a binary tree.
-        branching_bias: the rule. `"none"` has distances for every binary tree; that of the first word is unused, and
-            set to the largest. `"right"` has distances only if every right part begins with a single word, unless its
-            left sister is one word.
+        branching_bias: the rule. `"none"` can make every binary tree; the unused distance of the first word is the
+            largest. `"right"` needs right parts that begin with a single word, unless the left sister is one word.
 
     Raises:
         ValueError: if the tree is not binary, the rule cannot make this tree, or the rule is neither of the two.

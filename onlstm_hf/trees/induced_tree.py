@@ -44,12 +44,9 @@ class InducedTree:
 
     @classmethod
     def from_spans(cls, words: Sequence[str], spans: Iterable[tuple[int, int]]) -> InducedTree:
-        """Builds the tree with the given constituents.
+        """Builds the tree with the given constituents, half-open pairs of word indices `(start, end)` in any order.
 
-        Args:
-            words: the words of the sentence.
-            spans: half-open pairs of word indices `(start, end)`, in any order. The whole sentence is added; repeated
-                spans and spans of one word change nothing.
+        The whole sentence is added. Repeated spans and spans of one word change nothing.
 
         Raises:
             ValueError: for spans outside the sentence, and for spans that cross.
@@ -192,19 +189,13 @@ class InducedTree:
         return compare_trees(self, gold)
 
     def to_record(self, text: str) -> dict[str, Any]:
-        """Returns the tree as a dictionary of JSON values; unavailable values are `None`.
-
-        Args:
-            text: the sentence to which the offsets refer.
+        """Returns a dictionary of JSON values; those that are not available are `None`.
 
         Returns:
-            `text` and `words`;
-            `offsets`: `[start, end]` of each word in characters of the text;
-            `unknown`: for each word, whether the model read its unknown token instead;
-            `brackets`: the output of `to_bracket`;
-            `spans`: for each constituent, in the order of `spans()`, its `text`, `start` and `end` in characters, and
-            `word_start` and `word_end` in words;
-            `distances`: a number per word, `None` for a punctuation mark.
+            `text` and `words`; for each word its `offsets` (`[start, end]` in characters of the text), `unknown` (the
+            model read its unknown token instead) and `distances`, `None` for a punctuation mark; `brackets`, the
+            output of `to_bracket`; `spans`, for each constituent in the order of `spans()` its `text`, `start` and
+            `end` in characters, and `word_start` and `word_end` in words.
         """
         offsets, unknown, distances = self.offsets, self.unknown, self.distances
         spans = []
@@ -268,8 +259,7 @@ def as_words(words: Sequence[str]) -> tuple[str, ...]:
 
 def outermost_first(span: tuple[int, int]) -> tuple[int, int]:
     """Sort key of spans."""
-    start, end = span
-    return start, -end
+    return span[0], -span[1]
 
 
 def _words_and_spans(

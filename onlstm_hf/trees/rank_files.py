@@ -24,7 +24,7 @@ FORMAT, VERSION = "onlstm_hf ranks of syntactic distances", 1
 
 
 def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
-    """Writes or replaces a file from which `read_rank_file` rebuilds the trees. Equal content gives equal bytes."""
+    """Writes a file from which `read_rank_file` rebuilds the trees."""
     lengths = np.array([len(words) for words in stored.sentences], dtype="<u4")
     dtype = np.dtype("u1" if lengths.max(initial=0) <= 256 else "<u4")
     header = {

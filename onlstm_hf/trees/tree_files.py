@@ -47,11 +47,7 @@ class SentenceDistances:
     branching_bias: str | None = None
 
     def trees(self, layer: int | None = None, branching_bias: str = "right") -> list[InducedTree]:
-        """Builds the trees of one layer.
-
-        Args:
-            layer: counted from 0; by default `parse_layer`.
-            branching_bias: the rule; ignored if the file names its own.
+        """Builds the trees of one layer, by default `parse_layer`; a rule of the file replaces `branching_bias`.
 
         Raises:
             ValueError: if there is no such layer, or the bias is unknown (see `tree_from_distances`).
@@ -67,10 +63,7 @@ class SentenceDistances:
 
 
 def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
-    """Writes or replaces a file from which `read_tree_file` rebuilds the trees. Equal content gives equal bytes.
-
-    Distances are rounded, but different distances of a sentence stay different (`rounded`).
-    """
+    """Writes a file from which `read_tree_file` rebuilds the trees; the distances are `rounded`."""
     header = {
         "format": FORMAT,
         "version": 1 if stored.branching_bias is None else VERSION,
@@ -92,8 +85,7 @@ def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
 def rounded(distances: Sequence[float]) -> list[float]:
     """Rounds each distance of a sentence to the fewest significant digits that distinguish it from the others.
 
-    At least `SIGNIFICANT_DIGITS` digits are kept. Rounding keeps the order: a distance with more digits stays on the
-    same side of its neighbour's rounded value.
+    It keeps at least `SIGNIFICANT_DIGITS` digits, and the order of the distances.
     """
     short: dict[float, float] = {}
     for digits in range(SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT + 1):
@@ -106,12 +98,7 @@ def rounded(distances: Sequence[float]) -> list[float]:
 
 
 def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
-    """Reads a file of `write_tree_file`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged, or has another format or a later version.
-    """
+    """Reads a file of `write_tree_file`; for errors see `read_header`."""
     header, content = read_header(path, "trees", FORMAT, VERSION)
     rows = [json.loads(line) for line in split_lines(content.decode("utf-8")) if line]
     by_layer = {layer: [row["distances"][index] for row in rows] for index, layer in enumerate(header["layers"])}

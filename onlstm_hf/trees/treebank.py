@@ -18,10 +18,8 @@ from .induced_tree import InducedTree, outermost_first
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
 EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
-# Values of `Preprocessing.digits`.
-DIGITS = ("runs", "numbers", "keep")
-# Labels of root brackets, in upper or lower case, that are no constituents.
-ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
+DIGITS = ("runs", "numbers", "keep")  # values of `Preprocessing.digits`
+ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})  # in upper or lower case
 NEED_LABELS = (
     "gold trees need labels (`onlstm-hf compare --preset unlabelled` takes trees without them, "
     "`InducedTree.from_bracket` reads one)"
@@ -36,8 +34,7 @@ class Preprocessing:
     elements, lower case, and `N` for each run of digits (`1.5` becomes `N.N`).
 
     Args:
-        dropped_tags: leaves with these tags are dropped. `EMPTY_ELEMENT_TAGS` keeps the punctuation. Other treebanks
-            have other tags, such as `{"PU", "-NONE-"}` in the Chinese Treebank.
+        dropped_tags: leaves with these tags are dropped; with `EMPTY_ELEMENT_TAGS` the punctuation is kept.
         lowercase: whether words are lower-cased.
         digits: `"runs"` replaces each run of digits by `N`, like the authors' code for parsing. `"numbers"` replaces
             only words that are numbers (`1.5`, `2,700`, `1\\/2`, not `10-year`), like the Penn Treebank text for
@@ -102,10 +99,10 @@ def preprocessing_of(
         preset: one of `PRESETS`, or `None`.
         of_model: fields from `to_dict`, such as `treebank_preprocessing` of the model's configuration; used without a
             preset. Missing fields follow the papers' protocol.
-        overrides: overrides of the fields; `None` means unchanged.
+        overrides: other values of fields; `None` means unchanged.
 
     Raises:
-        ValueError: for an unknown preset, an unknown field or an invalid value.
+        ValueError: for an unknown preset or field, or an invalid value.
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")
@@ -122,8 +119,8 @@ class GoldTree:
 
     Attributes:
         words: the preprocessed words.
-        constituents: `(label, start, end)` of each labelled bracket over two words or more, `words[start:end]`, in the
-            order of opening brackets. Brackets over the same words, `(S (VP ...))`, are all included.
+        constituents: `(label, start, end)` of each bracket over two words or more, `words[start:end]`, in the order of
+            opening brackets. Brackets over the same words, `(S (VP ...))`, are all included.
 
     Raises:
         ValueError: for a constituent outside the sentence or of one word, and for constituents that cross.
@@ -146,11 +143,8 @@ class GoldTree:
         """Reads one labelled tree, for instance `( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat)) (. .)) )`.
 
         Words may also be untagged: `(S (NP the cat) sat)`. Root brackets without a label or with one of `ROOT_LABELS`
-        are no constituents. Escapes such as `-LRB-` are kept, except character codes such as `\\u0020`.
-
-        Args:
-            text: the tree.
-            preprocessing: rules for words and labels; the papers' protocol by default.
+        are no constituents. Escapes such as `-LRB-` are kept, except character codes such as `\\u0020`. The default
+        `preprocessing` is the papers' protocol.
 
         Raises:
             ValueError: if the text is not exactly one tree, the tree looks unlabelled, `(the (old cat))`, a label has
@@ -182,12 +176,9 @@ class GoldTree:
         return self._without_labels().to_nested()
 
     def to_bracket(self) -> str:
-        r"""Returns the tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
+        """Returns the tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
 
-        White space and brackets in words and labels are escaped as `\u0020`, see `escape_leaf`.
-
-        Raises:
-            ValueError: if a word or label is empty.
+        Words and labels are written by `escape_leaf`, which refuses empty ones.
         """
         opening = [""] * len(self.words)
         closing = [""] * len(self.words)
@@ -204,13 +195,12 @@ class GoldTree:
 def read_treebank(
     paths: str | os.PathLike | Iterable[str | os.PathLike], preprocessing: Preprocessing | None = None
 ) -> list[GoldTree]:
-    """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
+    """Reads the gold trees of treebank files, in order; a sentence without words is an empty tree.
 
     Args:
-        paths: one or several files or folders. Of a folder, all `.mrg` and `.mrg.gz` files are read, recursively and
-            sorted by path. Files with the suffix `.gz` are decompressed.
-        preprocessing: rules for words and labels; the papers' protocol by default. A sentence without words is kept as
-            an empty tree.
+        paths: one or several files (`.gz` files are decompressed) or folders. Of a folder, all `.mrg` and `.mrg.gz`
+            files are read, recursively and sorted by path.
+        preprocessing: rules for words and labels; the papers' protocol by default.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
@@ -244,11 +234,7 @@ def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> li
 
 
 def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
-    """Reads one gold tree from each string, for instance of a dataset's column.
-
-    Raises:
-        ValueError: if a string is not exactly one labelled tree; it names the position.
-    """
+    """Reads one gold tree from each string; a `ValueError` names the position of a string that is none."""
     trees = []
     for position, text in enumerate(texts):
         try:
@@ -271,8 +257,8 @@ def read_bracket_file(path: Path) -> list[BracketNode]:
 def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
     """Raises a `ValueError` for trees whose labels look like words: `(the (old cat))` has the form of `(NP (NN cat))`.
 
-    Labels are certain after a root such as `( (S ...) )` or `(ROOT ...)`, or if a labelled bracket consists of several
-    brackets. Otherwise no label may look like a word, without capitals after its first letter.
+    No label may have small letters without capitals after its first letter, unless there is a root such as
+    `( (S ...) )` or `(ROOT ...)`, or a labelled bracket that consists of several brackets.
     """
     labels: list[str] = []
     nodes = list(roots)
