@@ -93,8 +93,9 @@ def test_marks_are_attached_as_in_the_package(share):
     for text, offsets, distances in CASES:
         words = [text[start:end] for start, end in offsets]
         spans = tree_from_distances(distances, words, generator.choice(("right", "none"))).spans()
-        tree = InducedTree.from_spans(words, [span for span in spans if generator.random() < share], distances)
-        tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words))
+        tree = InducedTree.from_spans(words, [span for span in spans if generator.random() < share])
+        known = (False,) * len(words)
+        tree = replace(tree, distances=tuple(distances), offsets=tuple(offsets), unknown=known)
         cases.append([*as_case(text, offsets, distances), {"words": words, "spans": tree.spans()}])
         expected.append(attach_marks(tree, text, mark_offsets(text, offsets)))
     found = run_script(

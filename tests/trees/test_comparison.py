@@ -68,7 +68,7 @@ def test_penn_treebank_escapes_are_the_same_words():
         ("((a b) d)", "word 2 is 'c'"),
         ("(a b)", "3 words, the gold tree 2"),
         ("((a b)", "never closed"),
-        (7, "not a int"),
+        (7, "subtree must be a word or a list of subtrees, got int"),
     ],
 )
 def test_gold_trees_that_do_not_match_are_refused(gold, message):

@@ -21,9 +21,12 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         start = text.index(word, end)
         end = start + len(word)
         offsets.append((start, end))
-    tree = InducedTree.from_spans(words, spans, [0.5] * len(words))
-    tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words))
-    return attach_marks(tree, text, mark_offsets(text, offsets))
+    return attach_marks(parsed_tree(words, spans, [0.5] * len(words), offsets), text, mark_offsets(text, offsets))
+
+
+def parsed_tree(words, spans, distances, offsets) -> InducedTree:
+    tree = InducedTree.from_spans(words, spans)
+    return replace(tree, distances=tuple(distances), offsets=tuple(offsets), unknown=(False,) * len(words))
 
 
 @pytest.mark.parametrize(
@@ -128,8 +131,8 @@ def marked_sentences(draw):
         if gap < len(words):
             offsets.append((len(text), len(text) + len(words[gap])))
             text += words[gap]
-    tree = InducedTree.from_spans(words, [span for span in spans if draw(st.booleans())], distances)
-    return replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words)), text, pairs
+    kept = [span for span in spans if draw(st.booleans())]
+    return parsed_tree(words, kept, distances, offsets), text, pairs
 
 
 @given(marked_sentences())
