@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Other white space, such as the no-break space, is part of words.
-_TOKEN = re.compile(r"[()\n]|[^ \t\n\r\f\v()]+")
+_TOKEN = re.compile(r"[()]|[^ \t\n\r\f\v()]+")
 
 
 @dataclass(slots=True)
@@ -19,17 +19,18 @@ class BracketNode:
         label: the text right after the opening bracket, which is the first word of an unlabelled tree, `(the cat)`;
             `None` if another bracket follows directly.
         children: the remaining parts in order, brackets and words, with their escapes.
-        line, column: position of the opening bracket, counted from 1.
+        text, start: the text that was read, and the position of the opening bracket.
     """
 
     label: str | None
     children: list[BracketNode | str]
-    line: int = field(default=1, compare=False)
-    column: int = field(default=1, compare=False)
+    text: str = field(default="", compare=False, repr=False)
+    start: int = field(default=0, compare=False)
 
     def error(self, problem: str) -> ValueError:
         """Returns an error that names the position of the bracket."""
-        return ValueError(f"malformed brackets: {problem} at line {self.line}, column {self.column}")
+        line, column = self.text.count("\n", 0, self.start) + 1, self.start - self.text.rfind("\n", 0, self.start)
+        return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
 
 
 def read_brackets(text: str) -> Iterator[BracketNode]:
@@ -45,16 +46,11 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
         ValueError: for unbalanced brackets, `()` and words outside brackets; it names line and column.
     """
     open_brackets: list[BracketNode] = []
-    line, line_start = 1, 0
     for token in _TOKEN.finditer(text):
-        if token[0] == "\n":
-            line, line_start = line + 1, token.end()
-            continue
-        column = token.start() - line_start + 1
         if token[0] == "(":
-            open_brackets.append(BracketNode(None, [], line, column))
+            open_brackets.append(BracketNode(None, [], text, token.start()))
         elif not open_brackets:
-            raise BracketNode(None, [], line, column).error(f"{token[0]!r} outside brackets")
+            raise BracketNode(None, [], text, token.start()).error(f"{token[0]!r} outside brackets")
         elif token[0] == ")":
             node = open_brackets.pop()
             if not node.children:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress
@@ -108,15 +109,11 @@ def _readings(gold: Any) -> list[Any]:
     else:
         readers = [lambda: GoldTree.from_nltk(gold, as_typed)] if hasattr(gold, "label") else []
         readers.append(lambda: InducedTree.from_nested(gold))
-    readings, problem = [], None
+    readings = []
     for read in readers:
-        try:
+        with suppress(ValueError):
             readings.append(read())
-        except ValueError as error:
-            problem = error
-    if not readings:
-        raise problem
-    return readings
+    return readings or [readers[-1]()]  # raises the error of the last interpretation
 
 
 def _without_signs(tree: Any, other: Any) -> Any:

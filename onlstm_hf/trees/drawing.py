@@ -114,12 +114,8 @@ def tree_to_svg(
 ) -> str:
     """Draws a tree as a self-contained SVG document that follows the browser's light or dark theme.
 
-    For screen readers it contains the title (by default the sentence) and the bracketed tree.
-
-    Args:
-        tree: the tree.
-        distances: one number per word, drawn below the words; for several layers use `distances_to_svg`.
-        title: heading of the picture.
+    For screen readers it contains the title (by default the sentence) and the bracketed tree. `distances`, one number
+    per word, are drawn below the words; for several layers use `distances_to_svg`.
 
     Raises:
         ValueError: if there is not one distance per word.
@@ -142,7 +138,7 @@ def distances_to_svg(
         distances_by_layer: numbers of shape `[num_layers, num_words]`, as sequences, NumPy array or tensor. Each layer
             has its own scale, as only the order of its distances matters. Infinite values and NaN get no point.
         layer_names: by default `layer 1`, `layer 2`, ...
-        title: heading of the picture.
+        title: the heading.
 
     Raises:
         ValueError: if there is not one distance per word, or not one name per layer.
@@ -179,11 +175,8 @@ def compared_trees_to_svg(
 ) -> str:
     """Draws a gold tree as SVG, and below it other trees of the same words; constituents that are not gold are dashed.
 
-    Args:
-        gold: the gold tree.
-        trees: the other trees, by name. The caption of each has its number of gold constituents, which does not
-            include the whole sentence.
-        title: heading of the picture.
+    `trees` are the other trees by name. The caption of each has its number of gold constituents without the whole
+    sentence.
 
     Raises:
         ValueError: if a tree and the gold tree have different words.
@@ -274,14 +267,11 @@ def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
 
 
 class _Picture:
-    """SVG document over the columns of some words, which grows downwards.
-
-    In right-to-left scripts the first word is on the right.
+    """SVG document over columns of words, the first on the right in right-to-left scripts; it grows downwards.
 
     Attributes:
         words, sentence: printable words.
-        left, right: edges of the words' columns.
-        centers: the centre of each word's column.
+        left, right, centers: edges of all columns, and the centre of each.
         bottom: the lower edge of what was drawn.
     """
 

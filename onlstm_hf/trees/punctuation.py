@@ -56,15 +56,15 @@ def raise_at_marks(
 
 
 def attach_marks(tree: InducedTree, text: str, marks: Sequence[Sequence[tuple[int, int]]]) -> InducedTree:
-    """Attaches punctuation marks to a tree of words as leaves, as treebanks do.
+    """Attaches punctuation marks to a tree of words as leaves, as treebanks do; their distances are NaN.
 
     A pair of an opening and a closing mark (brackets, quotation marks) attaches to the smallest constituent that has
-    all words between them, like paired punctuation in Universal Dependencies. Other marks are single: marks without a
-    partner, pairs without a word between them, and pairs that would cross another constituent.
+    all words between them, like paired punctuation in Universal Dependencies. Pairs that have no word between them or
+    would cross a constituent are two single marks.
 
     A single opening mark begins the largest constituent that starts after it. Any other single mark attaches to the
     smallest constituent that has both neighbouring words, or to the root at the ends of the sentence. A single mark
-    inside a pair stays on the constituent of the pair. Distances of marks are NaN.
+    inside a pair stays on the constituent of the pair.
 
     Args:
         tree: a tree with the offsets of its words.
