@@ -30,31 +30,19 @@ def random_tree(generator, length):
     return InducedTree.from_spans(WORDS[:length], [span for span in spans if generator.random() < 0.7])
 
 
-def test_trees_from_random_distances_match_the_package():
+def test_trees_from_random_distances_and_their_splits_match_the_package():
     cases = [(values, rule) for values in random_distances(random.Random(0)) for rule in RULES]
-    spans = run_script(
-        """return data.map(([values, rule]) =>
-             trees.treeFromDistances(values, values.map((_, index) => `w${index}`), rule).spans)""",
-        cases,
-        trees="trees/distances.js",
-    )
-    expected = [tree_from_distances(values, WORDS[: len(values)], rule).spans() for values, rule in cases]
-    assert [[tuple(span) for span in tree] for tree in spans] == expected
-
-
-def test_splits_create_each_constituent_once_in_descending_order():
-    cases = [(values, rule) for values in random_distances(random.Random(1)) for rule in RULES]
-    splits = run_script(
+    found = run_script(
         """return data.map(([values, rule]) => {
-             const words = values.map((_, index) => `w${index}`);
-             return trees.splitsOf(trees.treeFromDistances(values, words, rule), rule);
+             const tree = trees.treeFromDistances(values, values.map((_, index) => `w${index}`), rule);
+             return [tree.spans, trees.splitsOf(tree, rule)];
            })""",
         cases,
         trees="trees/distances.js",
     )
-    for (values, rule), steps in zip(cases, splits, strict=True):
-        made = [tuple(span) for step in steps for span in step["made"]]
-        assert sorted(made) == sorted(tree_from_distances(values, WORDS[: len(values)], rule).spans())
+    for (values, rule), (spans, steps) in zip(cases, found, strict=True):
+        assert list(map(tuple, spans)) == tree_from_distances(values, WORDS[: len(values)], rule).spans()
+        assert sorted(span for step in steps for span in step["made"]) == sorted(spans)  # each once
         order = [step["distance"] for step in steps]
         assert order == sorted(order, reverse=True)
         for step in steps:

@@ -16,6 +16,7 @@ from onlstm_hf.trees.treebank import (
     preprocessing_of,
     read_treebank,
 )
+from tests.helpers.random_trees import drawn_trees
 from tests.helpers.requirements import library
 
 COST = """
@@ -78,22 +79,11 @@ def test_sentences_of_no_and_one_word():
 
 @st.composite
 def gold_trees(draw):
-    """Draws labelled trees of any shape, also with unary brackets over several words."""
+    """Draws trees with labels for some constituents, also with unary brackets over several words."""
     words = draw(st.lists(st.sampled_from(["a", "N", "über", "-LRB-", "1\\/2", "🌳"]), max_size=9))
-    constituents = []
-
-    def grow(start, end):
-        if end - start < 2:
-            return
-        for _ in range(draw(st.integers(0, 2))):
-            constituents.append((draw(st.sampled_from(["NP", "VP-PRD", "S=2"])), start, end))
-        inner = draw(st.lists(st.integers(start + 1, end - 1), min_size=1, max_size=3, unique=True))
-        limits = [start, *sorted(inner), end]
-        for left, right in zip(limits, limits[1:], strict=False):
-            grow(left, right)
-
-    grow(0, len(words))
-    return GoldTree(tuple(words), tuple(constituents))
+    labels = st.lists(st.sampled_from(["NP", "VP-PRD", "S=2"]), max_size=2)
+    spans = draw(drawn_trees(words)).spans()
+    return GoldTree(tuple(words), tuple((label, *span) for span in spans for label in draw(labels)))
 
 
 @given(gold_trees())
