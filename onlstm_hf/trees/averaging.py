@@ -66,16 +66,13 @@ def best_trees(
     ties: str = "random",
     seed: int | np.random.Generator = 0,
 ) -> list[InducedTree]:
-    """Returns, for sentences of one length, the binary trees whose constituents have the highest sum of scores.
+    """Returns, for `B` sentences of one length, the binary trees whose constituents have the highest sum of scores.
 
     Args:
         scores: `[B, num_words + 1, num_words + 1]`, the score of each span by its start and end, such as a count or
             the probability under a grammar.
-        sentences: the words of each of the `B` sentences.
+        sentences: the words of each sentence.
         branching_bias, ties, seed: see `average_trees`.
-
-    Raises:
-        ValueError: if a rule is unknown.
     """
     if ties not in TIES:
         raise ValueError(f'ties must be "random", "right" or "left", got {ties!r}')

@@ -153,7 +153,7 @@ class GoldTree:
         nodes = list(read_brackets(text))
         if len(nodes) != 1:
             raise ValueError(f"expected one bracketed tree, got {len(nodes)} in {text[:60]!r}")
-        tree = _gold_tree(nodes[0], preprocessing or Preprocessing())
+        tree = _gold_tree(nodes[0], preprocessing)
         _refuse_unlabelled(nodes)
         return tree
 
@@ -165,7 +165,7 @@ class GoldTree:
             ValueError: if a node has no label or no words, or a leaf is no word.
         """
         (root,) = read_brackets(write_nltk_tree(tree))
-        return _gold_tree(root, preprocessing or Preprocessing())
+        return _gold_tree(root, preprocessing)
 
     def spans(self) -> list[tuple[int, int]]:
         """Returns the unlabelled constituents without duplicates, as `InducedTree.spans` does."""
@@ -206,7 +206,6 @@ def read_treebank(
         FileNotFoundError: if a path does not exist or a folder has no such file.
         ValueError: if a file is not UTF-8, has no tree, has unbalanced brackets (with the line) or unlabelled trees.
     """
-    preprocessing = preprocessing or Preprocessing()
     trees = []
     for file in treebank_files(paths):
         try:
@@ -278,7 +277,8 @@ def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
             raise ValueError(f"the trees look unlabelled: {label!r} stands where a label is expected; {NEED_LABELS}")
 
 
-def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
+def _gold_tree(root: BracketNode, preprocessing: Preprocessing | None) -> GoldTree:
+    preprocessing = preprocessing or Preprocessing()
     words: list[str] = []
     leaves: list[str] = []  # all leaves as written, also those that are dropped
     closed: list[tuple[str, int, int]] = []

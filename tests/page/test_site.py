@@ -118,12 +118,18 @@ def test_an_unsupported_tokenizer_is_refused(tmp_path, model):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("precision", ["int8", "float32"])
-@pytest.mark.parametrize("eos_token_id", [None, [0, 1]])
-def test_a_model_without_a_single_eos_token_is_refused(tmp_path, tokenizer, eos_token_id, precision):
-    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=eos_token_id)
-    with pytest.raises(ValueError, match="one <eos>, but the model's eos_token_id is"):
-        write_models(tmp_path / "site", [("x", model, tokenizer)], precision=precision)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"eos_token_id": None}, "one <eos>, but the model's eos_token_id is"),
+        ({"eos_token_id": [0, 1]}, "one <eos>, but the model's eos_token_id is"),
+        ({"eos_token_id": 0, "num_softmaxes": 2}, "one softmax"),
+    ],
+)
+def test_unsupported_models_are_refused(tmp_path, tokenizer, options, message):
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), **options)
+    with pytest.raises(ValueError, match=message):
+        write_models(tmp_path / "site", [("x", model, tokenizer)])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -110,22 +110,21 @@ def as_json(tree):
     return {"words": list(tree.words), "spans": tree.spans()}
 
 
+def written(tree):
+    """Returns a tree in square brackets and in the formats of two LaTeX packages, qtree and forest."""
+    body = "return [exports.toSquareBrackets(data), exports.toQtree(data), exports.toForest(data)]"
+    return run_script(body, as_json(tree), exports="trees/exports.js")
+
+
 def test_trees_in_formats_of_other_programs():
-    tree = InducedTree.from_nested(["the", [["old", "cat"], "sat"]])
-    square, qtree, forest = run_script(
-        "return [exports.toSquareBrackets(data), exports.toQtree(data), exports.toForest(data)]",
-        as_json(tree),
-        exports="trees/exports.js",
-    )
+    square, qtree, forest = written(InducedTree.from_nested(["the", [["old", "cat"], "sat"]]))
     assert square == "[the [[old cat] sat]]"
     assert qtree == r"\Tree [.{} {the} [.{} [.{} {old} {cat} ] {sat} ] ]"
     assert forest.splitlines()[1] == "[[{the}] [[[{old}] [{cat}]] [{sat}]]]"
 
 
 def test_special_characters_of_latex_are_escaped():
-    tree = InducedTree.from_spans(["$5", "50%", "a_b^c", "{x}\\y", "#&~", "]["], [])
-    both = "return [exports.toQtree(data), exports.toSquareBrackets(data)]"
-    qtree, square = run_script(both, as_json(tree), exports="trees/exports.js")
+    square, qtree, _ = written(InducedTree.from_spans(["$5", "50%", "a_b^c", "{x}\\y", "#&~", "]["], []))
     assert r"{\$5} {50\%} {a\_b\textasciicircum{}c} {\{x\}\textbackslash{}y} {\#\&\textasciitilde{}} {][}" in qtree
     assert "-RSB--LSB-" in square
 

@@ -127,9 +127,3 @@ def test_sensitive_rows_have_finer_steps_within_the_target_size(tmp_path, monkey
     monkeypatch.setattr(f"{WEIGHTS}.MAX_BYTES", 0)
     assert write(1.3, 2) <= 1.005 * 1.3 * num_weights < write(1.4, 2)  # a large model
     assert MAX_BYTES < 9_000_000
-
-
-def test_models_with_several_softmaxes_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="one softmax"):
-        write_weights(KINDS["onlstm"].make(eos_token_id=0, num_softmaxes=2), tmp_path / "weights.bin")
-    assert list(tmp_path.iterdir()) == []
