@@ -115,17 +115,17 @@ class _Chart:
                 self.trees_by_end[:, width, ends] = right_parts
 
     def _combine_parts(
-        self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
+        self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray
     ) -> np.ndarray:
         """Adds the values of both parts, for each split of the spans of one width from word `first` to `last`.
 
         Returns:
-            `[rows, width - 1, spans]`, by the width of the left part.
+            `[B, width - 1, spans]`, by the width of the left part.
         """
-        values = by_start[rows, 1:width, first : last - width + 1]
-        values = values + by_end[rows, width - 1 : 0 : -1, first + width : last + 1]
+        values = by_start[:, 1:width, first : last - width + 1]
+        values = values + by_end[:, width - 1 : 0 : -1, first + width : last + 1]
         if self.by_papers_rule:
-            values[:, 0] = by_start[rows, width - 1, first + 1 : last - width + 2]
+            values[:, 0] = by_start[:, width - 1, first + 1 : last - width + 2]
         return values
 
     def spans(self, row: int) -> list[tuple[int, int]]:
@@ -148,13 +148,12 @@ class _Chart:
     def _choose_split(self, row: int, start: int, end: int) -> int:
         """Chooses one of the best splits; random ties are in proportion to the number of best trees of each split."""
         rows, width = slice(row, row + 1), end - start
-        sums = self._combine_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]
+        sums = self._combine_parts(width, start, end, self.by_start[rows], self.by_end[rows])[0, :, 0]
         best = np.flatnonzero(sums >= sums.max() - self.tolerance)
         chosen = best[-1] if self.ties == "left" else best[0]
         if self.ties == "random" and len(best) > 1:
-            log_counts = self._combine_parts(width, start, end, self.trees_by_start, self.trees_by_end, rows)[
-                0, best, 0
-            ]
+            log_counts = self._combine_parts(width, start, end, self.trees_by_start[rows], self.trees_by_end[rows])
+            log_counts = log_counts[0, best, 0]
             shares = np.exp(log_counts - log_counts.max())
             chosen = self.generator.choice(best, p=shares / shares.sum())
         return start + 1 + int(chosen)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .brackets import unescape_word
 from .drawing import compared_trees_to_svg
-from .induced_tree import InducedTree
+from .induced_tree import InducedTree, cross
 from .treebank import DIGITS, GoldTree, Preprocessing
 
 Span = tuple[int, int]
@@ -43,7 +43,7 @@ class TreeComparison:
     @cached_property
     def crossing(self) -> list[Span]:
         """Constituents of the tree that cross a gold constituent."""
-        return [span for span in self._spans if any(_cross(span, gold) for gold in self._gold_spans)]
+        return [span for span in self._spans if any(cross(span, gold) for gold in self._gold_spans)]
 
     @cached_property
     def missed(self) -> list[Span]:
@@ -150,8 +150,3 @@ def _match(word: str, other: str) -> bool:
 def _normalized(word: str) -> str:
     """Case-folds a word and resolves the escapes of the Penn Treebank."""
     return unescape_word(word.upper() if word.startswith("-") else word).casefold()
-
-
-def _cross(one: Span, other: Span) -> bool:
-    (start, end), (other_start, other_end) = sorted((one, other))
-    return start < other_start < end < other_end

@@ -262,6 +262,12 @@ def outermost_first(span: tuple[int, int]) -> tuple[int, int]:
     return span[0], -span[1]
 
 
+def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Returns whether two spans overlap and neither contains the other."""
+    (start, end), (other_start, other_end) = sorted((one, other))
+    return start < other_start < end < other_end
+
+
 def _words_and_spans(
     root: Any, children_of: Callable[[Any], Iterable[Any]]
 ) -> tuple[list[str], list[tuple[int, int]]]:

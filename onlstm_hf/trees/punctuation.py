@@ -10,7 +10,7 @@ from statistics import pstdev
 from typing import NamedTuple
 from unicodedata import category
 
-from .induced_tree import InducedTree
+from .induced_tree import InducedTree, cross
 
 PUNCTUATION = ("drop", "attach", "cue")
 # A mark adds this many standard deviations to a distance; tuned on Spanish, Portuguese and Dutch (docs/text.md).
@@ -158,10 +158,7 @@ def _parents(
 
 def _smallest_constituent(constituents: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int] | None:
     """Returns the smallest constituent around these words; `None` for no words, or if a constituent crosses them."""
-    smallest = None
-    for span in constituents if start < end else ():
-        if span[0] <= start and end <= span[1]:
-            smallest = span
-        elif span[0] < start < span[1] or span[0] < end < span[1]:
-            return None
-    return smallest
+    if start == end or any(cross((start, end), span) for span in constituents):
+        return None
+    around = [span for span in constituents if span[0] <= start and end <= span[1]]
+    return around[-1] if around else None
