@@ -21,6 +21,7 @@ from tests.helpers.loopback import free_port
 from tests.helpers.tiny_models import KINDS
 
 MODULES = sorted(STATIC.rglob("*.js"))
+DISTILLED = ("onlstm-english", "onlstm-ptb-small-distilled", "onlstm-es-small-distilled")
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +89,11 @@ def test_every_module_is_imported_by_the_page():
     assert reached == set(MODULES)
 
 
-def test_checkpoints_with_the_same_name_are_numbered(tmp_path, model, tokenizer):
-    write_models(tmp_path / "site", [("a/best", model, tokenizer), ("b/best", model, tokenizer)], precision="float32")
-    assert read_json(tmp_path / "site/site.json")["models"] == ["best", "best-2"]
-
-
-def test_the_demo_page_is_not_cached(tmp_path, checkpoint):
-    write_page(tmp_path / "site", [str(checkpoint)], precision="float32", offline=False)
-    assert "files" not in read_json(tmp_path / "site/site.json")
+def test_checkpoints_with_the_same_name_are_numbered_and_the_demo_page_is_not_cached(tmp_path, model, tokenizer):
+    models = [("a/best", model, tokenizer), ("b/best", model, tokenizer)]
+    write_models(tmp_path / "site", models, precision="float32", offline=False)
+    content = read_json(tmp_path / "site/site.json")
+    assert content["models"] == ["best", "best-2"] and "files" not in content
 
 
 @pytest.mark.parametrize(
@@ -133,16 +131,7 @@ def test_unsupported_models_are_refused(tmp_path, tokenizer, options, message):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "onlstm-english",
-        "onlstm-ptb-small-distilled",
-        "onlstm-ptb-small",
-        "onlstm-es-small-distilled",
-        "prpn-ptb-small",
-    ],
-)
+@pytest.mark.parametrize("name", [*DISTILLED, "onlstm-ptb-small", "prpn-ptb-small"])
 def test_texts_about_a_model_come_from_its_card(project_root, name):
     folder = project_root / "model_cards" / name
     card = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", (folder / "README.md").read_text()).split())
@@ -153,7 +142,7 @@ def test_texts_about_a_model_come_from_its_card(project_root, name):
     for sentence in [*about["trained"], *about["limits"]]:
         assert sentence in card
     is_distilled = any("learned the average" in sentence for sentence in about["trained"])
-    assert is_distilled == (name == "onlstm-english" or name.endswith("-distilled"))
+    assert is_distilled == (name in DISTILLED)
 
 
 def test_a_model_without_a_card_has_no_claims(checkpoint):

@@ -42,6 +42,7 @@ def pins(root):
         ([["日本語", "e\u0301"], "😀"], 120, ["     ┌─────┐", "  ┌──┴──┐  │", "日本語  e\u0301  😀"]),
         ([["the", ["old", "cat"]], "sat"], 15, ["┬─┬─the", "│ └─┬─old", "│   └─cat", "└─sat"]),
         (["\x1b[31mred", "a\nb"], 120, ["   ┌──────┐", "[31mred  a b"]),
+        *(([[word, "a"], "b"], 120, [" ┌────┐", "┌┴─┐  │", f"␣{word}  a  b"]) for word in ("\u0301", "\u200b")),
     ],
 )
 def test_layout_of_short_and_long_sentences(nested, width, lines):
@@ -54,12 +55,6 @@ def test_text_does_not_exceed_the_width(num_words, width, random):
     drawing = tree_to_text(tree, width=width)
     assert max(len(line) for line in drawing.split("\n")) <= width
     assert drawing.count("word") == num_words
-
-
-@pytest.mark.parametrize("word", ["\u0301", "\u200b"])
-def test_zero_width_words_get_a_column(word):
-    tree = InducedTree.from_nested([[word, "a"], ["b", "c"]])
-    assert str(tree).splitlines()[:2] == str(InducedTree.from_nested([["x", "a"], ["b", "c"]])).splitlines()[:2]
 
 
 def test_outlines_show_the_depth_of_words_too_deep_to_indent():

@@ -219,15 +219,9 @@ def test_anything_but_nested_lists_of_words_is_refused(nested):
         InducedTree.from_nested(nested)
 
 
-@pytest.mark.parametrize(
-    ("spans", "message"),
-    [
-        ([(0, 2), (1, 3)], "cross"),
-        *(([span], "not a span") for span in ((0, 4), (-1, 2), (2, 2))),
-    ],
-)
-def test_impossible_spans_are_refused(spans, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("spans", [[(0, 2), (1, 3)], [(0, 4)], [(-1, 2)], [(2, 2)]])
+def test_impossible_spans_are_refused(spans):
+    with pytest.raises(ValueError, match="not a span|the spans .* cross"):
         InducedTree.from_spans(["a", "b", "c"], spans)
 
 
