@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from ..utils.files import written_file
 from ..utils.iteration import progress_bar
 from .rounding import calibrate, choose_limits, round_rows
 
@@ -63,8 +62,7 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
     """
     tensors = page_tensors(model)
     matrices = _rounded_matrices(model, tensors) if precision == "int8" else {}
-    with written_file(path, binary=True) as file:
-        file.write(_packed(tensors, matrices))
+    path.write_bytes(_packed(tensors, matrices))
     return [
         {"name": name, "shape": list(tensor.shape), "dtype": "integer" if name in matrices else "float32"}
         for name, tensor in tensors.items()

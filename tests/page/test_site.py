@@ -83,8 +83,7 @@ def test_every_module_is_imported_by_the_page():
         path = waiting.pop()
         if path not in reached:
             reached.add(path)
-            source = path.read_text(encoding="utf-8")
-            names = re.findall(r'from "(\.[^"]+)"', source)
+            names = re.findall(r'from "(\.[^"]+)"', path.read_text(encoding="utf-8"))
             waiting += [(path.parent / name).resolve() for name in names]
     assert reached == set(MODULES)
 

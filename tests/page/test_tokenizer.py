@@ -85,14 +85,16 @@ def test_subword_tokenizers_match_the_library(parts):
     )
 
 
-def test_an_unknown_character_is_not_the_word_null():
-    tokenizer = build_subword_tokenizer(["null nullify nullify nullify ify"] * 9, vocab_size=60, min_count=1)
-    assert_same_readings(tokenizer, ["éify", "é nullify"], of_pieces=True)
-
-
-def test_very_long_words_are_tokenized():
-    tokenizer = build_subword_tokenizer(["ab abab abababab"] * 9, vocab_size=60, min_count=1)
-    assert_same_readings(tokenizer, ["ab" * 20_000, "a b " * 10_000], of_pieces=True)
+@pytest.mark.parametrize(
+    "source, texts",
+    [
+        ("null nullify nullify nullify ify", ["éify", "é nullify"]),  # the unknown character is not the word null
+        ("ab abab abababab", ["ab" * 20_000, "a b " * 10_000]),
+    ],
+)
+def test_unknown_characters_and_very_long_words_are_tokenized(source, texts):
+    tokenizer = build_subword_tokenizer([source] * 9, vocab_size=60, min_count=1)
+    assert_same_readings(tokenizer, texts, of_pieces=True)
 
 
 @pytest.mark.parametrize(

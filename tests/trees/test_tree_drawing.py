@@ -191,13 +191,6 @@ def test_constituents_that_are_not_gold_are_dashed():
     assert f"gold: {gold.to_bracket()}; gold again" in root.find(f"{SVG}desc").text
 
 
-def legs(root):
-    """Returns the positions of the left and right leg of each constituent."""
-    paths = [element.get("d") for element in root.iter(f"{SVG}path")]
-    matches = [re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path) for path in paths]
-    return [(float(match[1]), float(match[3])) for match in matches if match]
-
-
 def test_right_to_left_text_has_its_first_word_on_the_right():
     words = ["القطة", "السوداء", "نامت", "على", "N"]
     tree = InducedTree.from_nested([[words[0], words[1]], [words[2], [words[3], words[4]]]])
@@ -205,7 +198,11 @@ def test_right_to_left_text_has_its_first_word_on_the_right():
     place_of = {element.text: float(element.get("x")) for element in root.iter(f"{SVG}text")}
     places = [place_of[word] for word in words]
     assert places == sorted(places, reverse=True) == [float(pin.get("cx")) for pin in pins(root)]
-    assert all(left < right for left, right in legs(root)) and (places[1], places[0]) in legs(root)
+    paths = [
+        re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path.get("d")) for path in root.iter(f"{SVG}path")
+    ]
+    legs = [(float(match[1]), float(match[3])) for match in paths if match]  # left and right leg of each constituent
+    assert all(left < right for left, right in legs) and (places[1], places[0]) in legs
 
 
 @pytest.mark.parametrize("words", [["the", "cat"], ["猫", "が"], ["the", "قط", "sat"], ["1", "2"]])

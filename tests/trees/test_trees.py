@@ -226,10 +226,10 @@ def test_impossible_spans_are_refused(spans):
 
 
 def test_depth_and_arity():
-    trees = [InducedTree.from_nested(nested) for nested in ([], "a", ["a", "b", "c"], ["a", ["b", "c"], "d"])]
-    assert [tree.depth for tree in trees] == [0, 0, 1, 2]
-    assert [tree.is_binary for tree in trees] == [True, True, False, False]
-    assert InducedTree.from_nested(["a", ["b", ["c", "d"]]]).is_binary
+    all_nested = ([], "a", ["a", "b", "c"], ["a", ["b", "c"], "d"], ["a", ["b", ["c", "d"]]])
+    trees = [InducedTree.from_nested(nested) for nested in all_nested]
+    assert [tree.depth for tree in trees] == [0, 0, 1, 2, 3]
+    assert [tree.is_binary for tree in trees] == [True, True, False, False, True]
 
 
 def test_nltk_trees_round_trip():
