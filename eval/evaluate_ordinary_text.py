@@ -13,6 +13,7 @@ into another number of words than the treebank are left out. Currency signs are 
 import argparse
 import re
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -84,8 +85,7 @@ def score_trees(options: argparse.Namespace, texts: list[str]) -> dict:
 def ordinary_sentences(path: str, num_sentences: int) -> list[str]:
     """Returns the first sentences of a treebank as ordinary text."""
     detokenize = import_extra("nltk").tokenize.treebank.TreebankWordDetokenizer().detokenize
-    fields = AS_WRITTEN.to_dict() | {"dropped_tags": EMPTY_ELEMENT_TAGS}
-    trees = read_treebank(path, Preprocessing.from_dict(fields))
+    trees = read_treebank(path, replace(AS_WRITTEN, dropped_tags=EMPTY_ELEMENT_TAGS))
     sentences = []
     for tree in trees[:num_sentences]:
         words = [BRACKETS.get(word, word.replace("\\/", "/").replace("\\*", "*")) for word in tree.words]

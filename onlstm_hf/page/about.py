@@ -22,15 +22,15 @@ def about_model(model: PreTrainedModel, folder: str) -> dict[str, Any]:
         folder: the checkpoint's folder, which may contain a card, or its name on the Hub.
 
     Returns:
-        `kind`; the number of `parameters`; the names of `layers` with trees; `parse_layer`, counted from 0; the code
-        of its `language` or `None`; sentences about how it was `trained` and its `limits`; from the card the `scores`
-        of its trees.
+        `kind`; the number of `parameters`; the names of `layers` with trees; `parse_layer`, counted from 0; from the
+        card the code of its `language` or `None`, sentences about how it was `trained` and its `limits`, and `scores`.
     """
     config = model.config
-    num_layers = config.num_hidden_layers if model.induces_trees and config.parse_layer is not None else 0
-    layers = [f"layer {number + 1}" for number in range(num_layers)]
-    if model.induces_trees and not layers:
+    layers = []
+    if model.induces_trees and config.parse_layer is None:
         layers = ["distances"]
+    elif model.induces_trees:
+        layers = [f"layer {number + 1}" for number in range(config.num_hidden_layers)]
     card = _card(folder)
     text = "" if card is None else card.text
     return {
@@ -46,11 +46,9 @@ def about_model(model: PreTrainedModel, folder: str) -> dict[str, Any]:
 
 
 def _card(folder: str) -> ModelCard | None:
-    path = Path(folder, "README.md")
     try:
-        if path.is_file():
-            return ModelCard(path.read_text(encoding="utf-8"), ignore_metadata_errors=True)
-        return None if Path(folder).is_dir() else ModelCard.load(folder)
+        path = Path(folder, "README.md") if Path(folder).is_dir() else folder
+        return ModelCard.load(path, ignore_metadata_errors=True)
     except (OSError, ValueError, yaml.YAMLError):
         return None
 

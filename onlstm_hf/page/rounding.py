@@ -1,15 +1,12 @@
 """Quantization of weights to integers with one scale per row, with little effect on the model's distances.
 
-A tree changes when rounding swaps the order of two nearly equal distances. Plain rounding to 8 bits changes a few per
-cent of the trees. Two methods reduce this:
+A tree changes when rounding swaps the order of two nearly equal distances. Two methods reduce this:
 
 - Rows that affect the distances more get finer steps (`choose_limits`).
 - GPTQ compensates each rounding error in the weights rounded later (`round_rows`; Frantar et al. 2023).
 
 `calibrate` collects the statistics for both on text that the model generates.
 """
-
-from typing import NamedTuple
 
 import torch
 from transformers import PreTrainedModel
@@ -21,21 +18,6 @@ DAMPING = 0.01
 BLOCK = 32
 # Limits of the largest integer of a row: 8 bits, and the largest number in a signed low and high byte.
 COARSEST, FINEST = 127, 256 * 127 + 127
-
-
-class Calibration(NamedTuple):
-    """Calibration statistics, by the names of the matrices without the prefix `model.`.
-
-    Attributes:
-        moments: `[C, C]` for a matrix with `C` columns: the mean of `x x^T` over its inputs `x`. For the embeddings,
-            `x` is the gradient of the distances, because only errors that affect the distances matter.
-        sensitivities: `[R]` for a matrix with `R` rows: how much the distances change if a weight is wrong by the
-            largest weight of its row (root mean square over the row). Only ratios are meaningful. Rows that do not
-            affect distances have 0.
-    """
-
-    moments: dict[str, torch.Tensor]
-    sensitivities: dict[str, torch.Tensor]
 
 
 def round_rows(
@@ -82,11 +64,11 @@ def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> 
     needs `C log2 l` bits. For a given number of bits the error is smallest if `l` is proportional to `s`.
 
     Args:
-        sensitivities: see `Calibration`.
+        sensitivities: see `calibrate`.
         coarseness: bits to save per weight; at 0 the most sensitive row has 16 bits. All rows have 8 to 16 bits.
 
     Returns:
-        The limits `[R]` for `round_rows`, by the name of the matrix.
+        The limits for `round_rows`.
     """
     largest = max(sensitivity.max().item() for sensitivity in sensitivities.values()) or 1.0
     return {
@@ -95,41 +77,36 @@ def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> 
     }
 
 
-def calibrate(model: PreTrainedModel) -> Calibration:
+def calibrate(model: PreTrainedModel) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Collects the statistics for rounding the matrices of a language model.
 
     Args:
-        model: the model, in evaluation mode. The state of PyTorch's CPU random generator is restored.
+        model: the model, in evaluation mode.
+
+    Returns:
+        By the names of the matrices without the prefix `model.`:
+        the moments `[C, C]` of a matrix with `C` columns: the mean of `x x^T` over its inputs `x`. For the embeddings,
+        `x` is the gradient of the distances, because only errors that affect the distances matter;
+        the sensitivities `[R]` of a matrix with `R` rows: how much the distances change if a weight is wrong by the
+        largest weight of its row (root mean square over the row). Only ratios are meaningful.
     """
     matrices = {
         name.removeprefix("model."): parameter for name, parameter in model.named_parameters() if parameter.dim() > 1
     }
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        ids = _write_texts(model)
+        eos = model.config.eos_token_id
+        options = {"eos_token_id": None, "pad_token_id": (eos + 1) % model.config.vocab_size}
+        start = torch.full((NUM_TEXTS, 1), eos)
+        ids = model.generate(start, do_sample=True, top_k=0, max_new_tokens=TEXT_LENGTH, **options)
         moments = _input_moments(model, ids)
         if not model.induces_trees:
-            return Calibration(moments, {name: torch.zeros(len(matrix)) for name, matrix in matrices.items()})
+            return moments, {name: torch.zeros(len(matrix)) for name, matrix in matrices.items()}
         moments["embeddings.weight"], squares = _squared_gradients(model, matrices, ids)
     sensitivities = {
         name: squares[name].sqrt() * matrix.detach().flatten(1).abs().amax(dim=1) for name, matrix in matrices.items()
     }
-    return Calibration(moments, sensitivities)
-
-
-def _write_texts(model: PreTrainedModel) -> torch.Tensor:
-    config = model.config
-    start = torch.full((NUM_TEXTS, 1), config.eos_token_id)
-    options = {"eos_token_id": None, "pad_token_id": (config.eos_token_id + 1) % config.vocab_size}
-    with progress_bar(total=TEXT_LENGTH, description="text", unit="token") as bar:
-
-        def count(ids: torch.Tensor, *_, **__) -> torch.Tensor:
-            bar.update()
-            return torch.zeros(len(ids), dtype=torch.bool)
-
-        return model.generate(
-            start, do_sample=True, top_k=0, max_new_tokens=TEXT_LENGTH, stopping_criteria=[count], **options
-        )
+    return moments, sensitivities
 
 
 def _input_moments(model: PreTrainedModel, ids: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -6,12 +6,7 @@ from pathlib import Path
 
 
 class _Files(SimpleHTTPRequestHandler):
-    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
-        ".js": "text/javascript",
-        ".json": "application/json",
-        ".svg": "image/svg+xml",
-        ".bin": "application/octet-stream",
-    }
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}  # Windows may name another
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")

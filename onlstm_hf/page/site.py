@@ -36,8 +36,8 @@ def write_page(
         offline: whether browsers cache the page, so that it opens without a network.
 
     Raises:
-        FileExistsError: if the folder exists.
-        FileNotFoundError, ValueError: if the parent folder does not exist, or a checkpoint cannot be loaded or shown.
+        FileExistsError, FileNotFoundError: if the folder exists, or its parent folder does not.
+        FileNotFoundError, ValueError: if a checkpoint cannot be loaded or shown.
     """
     check_writable(folder, is_new=True)
     if not checkpoints:
@@ -60,40 +60,28 @@ def write_models(
         for name, (checkpoint, model, tokenizer) in zip(names, models, strict=True):
             target = partial / "models" / name
             target.mkdir(parents=True)
-            _write_model(target, name, checkpoint, model.cpu(), tokenizer, precision)
+            _write_json(target / "tokenizer.json", _tokenizer_description(checkpoint, tokenizer))
+            tensors = write_weights(model.cpu(), target / "weights.bin", precision)
+            about = {"name": name, **about_model(model, checkpoint), "precision": precision}
+            config = {field: getattr(model.config, field) for field in CONFIG_FIELDS if hasattr(model.config, field)}
+            _write_json(target / "model.json", about | {"config": config, "tensors": tensors})
         site = {"models": names, "made_with": f"onlstm_hf {__version__}"}
         if offline:
             site["files"], site["version"] = _files(partial)
         _write_json(partial / "site.json", site)
 
 
-def _write_model(
-    folder: Path,
-    name: str,
-    checkpoint: str,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    precision: str,
-) -> None:
-    if not tokenizer.is_fast:
-        raise ValueError(f"the tokenizer of {checkpoint} has no tokenizer.json, which the page runs")
-    tokenizer_description = json.loads(tokenizer.backend_tokenizer.to_str())
-    _check_tokenizer(checkpoint, tokenizer_description)
-    tensors = write_weights(model, folder / "weights.bin", precision)
-    about = {"name": name, **about_model(model, checkpoint), "precision": precision}
-    config = {field: getattr(model.config, field) for field in CONFIG_FIELDS if hasattr(model.config, field)}
-    _write_json(folder / "model.json", about | {"config": config, "tensors": tensors})
-    _write_json(folder / "tokenizer.json", tokenizer_description)
+def _tokenizer_description(checkpoint: str, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Returns the content of `tokenizer.json`.
 
-
-def _check_tokenizer(checkpoint: str, description: dict[str, Any]) -> None:
-    """Raises a `ValueError` for tokenizer components that `static/model/tokenizer.js` does not support."""
+    Raises:
+        ValueError: for components that `static/model/tokenizer.js` does not support.
+    """
+    description = json.loads(tokenizer.backend_tokenizer.to_str())
+    problem = f"the page cannot run the tokenizer of {checkpoint}: its"
     model = description["model"]
     if not description["pre_tokenizer"] or (model["type"] == "BPE" and model["continuing_subword_prefix"] is None):
-        raise ValueError(
-            f"the page cannot run the tokenizer of {checkpoint}: its pre-tokenizer must split texts into words, as "
-            "those of build_word_tokenizer and build_subword_tokenizer do"
-        )
+        raise ValueError(f"{problem} pre-tokenizer must split texts into words, as that of build_word_tokenizer does")
     supported = {
         "normalizer": ("Sequence", "Lowercase", "Replace", "Strip", "NFC", "NFD", "NFKC", "NFKD"),
         "pre_tokenizer": ("Sequence", "WhitespaceSplit", "Whitespace", "Split"),
@@ -104,17 +92,15 @@ def _check_tokenizer(checkpoint: str, description: dict[str, Any]) -> None:
         for component in components:  # grows during the loop
             components += component.get("normalizers", []) + component.get("pretokenizers", [])
             if component["type"] not in types:
-                raise ValueError(
-                    f"the page cannot run the tokenizer of {checkpoint}: its {part} has {component['type']}, but the "
-                    f"page supports only {', '.join(types)}"
-                )
+                raise ValueError(f"{problem} {part} has {component['type']} instead of {', '.join(types)}")
+    return description
 
 
 def _names(checkpoints: Sequence[str]) -> list[str]:
     """Returns folder names for the checkpoints: the last parts of their names, numbered if they repeat."""
     names: list[str] = []
     for checkpoint in checkpoints:
-        base = Path(checkpoint).resolve().name if Path(checkpoint).is_dir() else Path(checkpoint).name
+        base = Path(checkpoint).resolve().name
         numbered = (f"{base}-{number}" for number in count(2))
         names.append(next(name for name in chain([base], numbered) if name not in names))
     return names

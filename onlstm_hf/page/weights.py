@@ -2,17 +2,14 @@
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
 
-from ..utils.files import written_file
 from ..utils.iteration import progress_bar
 from .rounding import calibrate, choose_limits, round_rows
 
-PRECISIONS = ("int8", "float32")
 # Target size of a weights file. Small models need less; large models get enough to keep most of their trees.
 MAX_BYTES = 8_820_000
 LEAST_BYTES_PER_WEIGHT, MOST_BYTES_PER_WEIGHT = 1.05, 1.25
@@ -28,10 +25,7 @@ def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """
     config = model.config
     if config.model_type not in ("onlstm", "prpn", "rnn"):
-        raise ValueError(
-            f'the page supports models of type "onlstm", "prpn" and "rnn", not "{config.model_type}"; its equations '
-            "are in onlstm_hf/page/static/model/"
-        )
+        raise ValueError(f'the page supports models of type "onlstm", "prpn" and "rnn", not "{config.model_type}"')
     if config.num_softmaxes > 1:
         raise ValueError(f"the page supports models with one softmax, not {config.num_softmaxes}")
     if not isinstance(config.eos_token_id, int):
@@ -57,8 +51,8 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
     Args:
         model: the model, in evaluation mode.
         path: the output file.
-        precision: `"int8"`: matrices as integers with one scale per row, with 8 bits, or more for rows that affect
-            the distances; or `"float32"`.
+        precision: `"float32"`, or `"int8"`: matrices as integers of 8 bits, or more for rows that affect the
+            distances, with one scale per row.
 
     Returns:
         For each tensor, in the order of the file, its `name`, `shape` and `dtype`, `"integer"` or `"float32"`.
@@ -66,12 +60,9 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
     Raises:
         ValueError: see `page_tensors`.
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
     tensors = page_tensors(model)
     matrices = _rounded_matrices(model, tensors) if precision == "int8" else {}
-    with written_file(path, binary=True) as file:
-        file.writelines(_pack(_contents(tensors, matrices)))
+    path.write_bytes(_packed(tensors, matrices))
     return [
         {"name": name, "shape": list(tensor.shape), "dtype": "integer" if name in matrices else "float32"}
         for name, tensor in tensors.items()
@@ -90,7 +81,7 @@ def _rounded_matrices(
     def fits(coarseness: float) -> bool:
         limits = choose_limits(sensitivities, coarseness)
         nearest = {name: round_rows(matrix, limits[name]) for name, matrix in matrices.items()}
-        return sum(map(len, _pack(_contents(tensors, nearest)))) <= max_bytes
+        return len(_packed(tensors, nearest)) <= max_bytes
 
     coarseness = COARSENESSES[bisect_left(COARSENESSES, True, hi=len(COARSENESSES) - 1, key=fits)]
     limits = choose_limits(sensitivities, coarseness)
@@ -100,31 +91,20 @@ def _rounded_matrices(
     }
 
 
-def _contents(
-    tensors: dict[str, torch.Tensor], matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]
-) -> Iterator[bytes]:
-    """Yields the content of the file: for integer matrices the scales, then all low bytes, then all high bytes.
+def _packed(tensors: dict[str, torch.Tensor], matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> bytes:
+    """Returns a gzip file of all tensors; of integer matrices the scales, then all low bytes, then all high bytes.
 
     An integer is `256 * high + low`, both signed. The high bytes of 8-bit rows are 0, which compresses well.
     """
+    # Weights have no repeated phrases, only frequent bytes and runs of zeros.
+    packer = zlib.compressobj(level=6, wbits=GZIP, strategy=zlib.Z_RLE)
+    packed = []
     for name, tensor in tensors.items():
+        parts = [tensor]
         if name in matrices:
             integers, scales = matrices[name]
             high = (integers + 128) >> 8
-            content = _bytes(scales) + _bytes((integers - 256 * high).char()) + _bytes(high.char())
-        else:
-            content = _bytes(tensor)
-        yield content + bytes(-len(content) % 4)
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    array = tensor.contiguous().numpy()
-    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-
-
-def _pack(contents: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields a gzip file. Weights have no repeated phrases, only frequent bytes and runs of zeros."""
-    packer = zlib.compressobj(level=6, wbits=GZIP, memLevel=8, strategy=zlib.Z_RLE)
-    for content in contents:
-        yield packer.compress(content)
-    yield packer.flush()
+            parts = [scales, (integers - 256 * high).char(), high.char()]
+        content = b"".join(part.numpy().tobytes() for part in parts)
+        packed.append(packer.compress(content + bytes(-len(content) % 4)))
+    return b"".join(packed) + packer.flush()

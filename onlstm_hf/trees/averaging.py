@@ -24,12 +24,11 @@ def average_trees(
 ) -> InducedTree:
     """Returns the binary tree that shares the most constituents with the given trees.
 
-    This is the minimum-Bayes-risk tree if each given tree is equally likely to be right. All binary trees of a
-    sentence have the same number of constituents. So against binary trees, the highest count gives the highest mean
-    precision, recall and F1 (Goodman 1996). A CYK chart over the span counts finds it exactly, in cubic time.
+    Against binary trees, it has the highest mean precision, recall and F1 (Goodman 1996), so it is the
+    minimum-Bayes-risk tree if each given tree is equally likely to be right. A CYK chart over the span counts finds it
+    exactly, in cubic time.
 
-    Ties are common, for example if two trees share no constituent. The tie-breaking rule can change the F1 by more
-    than averaging gains, as English is right-branching.
+    Ties are common, and their rule can change the F1 by more than averaging gains, as English is right-branching.
 
     Args:
         trees: trees over the same words, binary or not, in any order.
@@ -49,19 +48,12 @@ def average_trees(
     if not trees:
         raise ValueError("there is no tree to average")
     if len(weights) != len(trees) or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
-        raise ValueError(
-            f"expected a finite, non-negative weight for each of {len(trees)} trees, at least one of them positive, "
-            f"got {weights}"
-        )
+        raise ValueError(f"expected {len(trees)} finite, non-negative weights, at least one positive, got {weights}")
     words = trees[0].words
-    for index, tree in enumerate(trees):
-        if tree.words != words:
-            raise ValueError(
-                f"tree {index} and tree 0 have different words: {' '.join(tree.words)[:60]!r} "
-                f"and {' '.join(words)[:60]!r}"
-            )
     counts = np.zeros((len(words) + 1, len(words) + 1), dtype=np.asarray(weights).dtype)
-    for tree, weight in zip(trees, weights, strict=True):
+    for index, (tree, weight) in enumerate(zip(trees, weights, strict=True)):
+        if tree.words != words:
+            raise ValueError(f"tree {index} and tree 0 have different words: {tree!r} and {trees[0]!r}")
         for start, end in tree.spans():
             counts[start, end] += weight
     return best_trees(counts[None], [words], branching_bias, ties, seed)[0]
@@ -74,22 +66,18 @@ def best_trees(
     ties: str = "random",
     seed: int | np.random.Generator = 0,
 ) -> list[InducedTree]:
-    """Returns, for sentences of one length, the binary trees whose constituents have the highest sum of scores.
+    """Returns, for `B` sentences of one length, the binary trees whose constituents have the highest sum of scores.
 
     Args:
         scores: `[B, num_words + 1, num_words + 1]`, the score of each span by its start and end, such as a count or
             the probability under a grammar.
-        sentences: the words of each of the `B` sentences.
+        sentences: the words of each sentence.
         branching_bias, ties, seed: see `average_trees`.
-
-    Raises:
-        ValueError: if a rule is unknown.
     """
     if ties not in TIES:
         raise ValueError(f'ties must be "random", "right" or "left", got {ties!r}')
-    chart = _Chart(scores, branching_bias == "right", ties)
-    generator = np.random.default_rng(seed) if ties == "random" else None
-    trees = [InducedTree.from_spans(words, chart.spans(row, generator)) for row, words in enumerate(sentences)]
+    chart = _Chart(scores, branching_bias == "right", ties, np.random.default_rng(seed) if ties == "random" else None)
+    trees = [InducedTree.from_spans(words, chart.spans(row)) for row, words in enumerate(sentences)]
     if branching_bias is None:
         return trees
     return [replace(tree, distances=tuple(distances_of_tree(tree, branching_bias))) for tree in trees]
@@ -98,21 +86,19 @@ def best_trees(
 class _Chart:
     """CYK chart: the best binary trees over all spans of sentences of one length.
 
-    Values are stored twice, by (width, start) and by (width, end), so that left and right parts are slices.
-    With the papers' rule, a right part whose left sister has several words must begin with a single word. The tables
-    by end then cover only such trees (`by_papers_rule`).
+    Values are stored twice, by (width, start) and by (width, end), so that left and right parts are slices. By the
+    papers' rule, a right part whose left sister has several words must begin with a single word. Then the tables by
+    end cover only such trees.
     """
 
-    def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str):
-        self.by_papers_rule, self.ties = by_papers_rule, ties
+    def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str, generator: np.random.Generator | None):
+        self.by_papers_rule, self.ties, self.generator = by_papers_rule, ties, generator
         self.num_words = num_words = scores.shape[-1] - 1
         is_whole = np.issubdtype(scores.dtype, np.integer)
         self.tolerance = 0 if is_whole else _ROUNDING * np.abs(scores).max(initial=0)
         self.by_start, self.by_end = np.zeros_like(scores), np.zeros_like(scores)
-        # Random ties need the number of best trees, in logarithms as it grows like 4 ** num_words. Other ties need the
-        # width of the left part.
+        # Numbers of best trees for random ties, in logarithms as they grow like 4 ** num_words.
         self.trees_by_start, self.trees_by_end = np.zeros(scores.shape), np.zeros(scores.shape)
-        self.left_widths = np.ones(scores.shape, dtype=np.int64)
         for width in range(2, num_words + 1):
             starts, ends, seconds = slice(num_words - width + 1), slice(width, None), slice(1, num_words - width + 2)
             sums = self._combine_parts(width, 0, num_words, self.by_start, self.by_end)
@@ -120,33 +106,29 @@ class _Chart:
             self.by_start[:, width, starts] = span_scores + best
             best_at_end = self.by_start[:, width - 1, seconds] if by_papers_rule else best
             self.by_end[:, width, ends] = span_scores + best_at_end
-            is_best = sums >= best[:, None] - self.tolerance
             if ties == "random":
                 trees = self._combine_parts(width, 0, num_words, self.trees_by_start, self.trees_by_end)
+                is_best = sums >= best[:, None] - self.tolerance
                 trees = np.logaddexp.reduce(np.where(is_best, trees, -np.inf), axis=1)
                 self.trees_by_start[:, width, starts] = trees
                 right_parts = self.trees_by_start[:, width - 1, seconds] if by_papers_rule else trees
                 self.trees_by_end[:, width, ends] = right_parts
-            elif ties == "right":
-                self.left_widths[:, width, starts] = 1 + is_best.argmax(axis=1)
-            else:
-                self.left_widths[:, width, starts] = width - 1 - is_best[:, ::-1].argmax(axis=1)
 
     def _combine_parts(
-        self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
+        self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray
     ) -> np.ndarray:
         """Adds the values of both parts, for each split of the spans of one width from word `first` to `last`.
 
         Returns:
-            `[rows, width - 1, spans]`; the second index is the width of the left part minus 1.
+            `[B, width - 1, spans]`, by the width of the left part.
         """
-        values = by_start[rows, 1:width, first : last - width + 1]
-        values = values + by_end[rows, width - 1 : 0 : -1, first + width : last + 1]
+        values = by_start[:, 1:width, first : last - width + 1]
+        values = values + by_end[:, width - 1 : 0 : -1, first + width : last + 1]
         if self.by_papers_rule:
-            values[:, 0] = by_start[rows, width - 1, first + 1 : last - width + 2]
+            values[:, 0] = by_start[:, width - 1, first + 1 : last - width + 2]
         return values
 
-    def spans(self, row: int, generator: np.random.Generator | None) -> list[tuple[int, int]]:
+    def spans(self, row: int) -> list[tuple[int, int]]:
         """Returns the constituents of one of the best trees of a sentence."""
         spans = []
         unsplit = [(0, self.num_words)]
@@ -155,10 +137,7 @@ class _Chart:
             if end - start < 2:
                 continue
             spans.append((start, end))
-            if self.ties == "random":
-                split = start + self._draw_left_width(row, start, end, generator)
-            else:
-                split = start + int(self.left_widths[row, end - start, start])
+            split = self._choose_split(row, start, end)
             unsplit.append((start, split))
             if self.by_papers_rule and split - start > 1 and end - split > 1:
                 spans.append((split, end))
@@ -166,17 +145,15 @@ class _Chart:
             unsplit.append((split, end))
         return spans
 
-    def _draw_left_width(self, row: int, start: int, end: int, generator: np.random.Generator) -> int:
-        """Draws one of the best splits, in proportion to its number of best trees, so that trees are equally likely.
-
-        Returns:
-            The width of the left part.
-        """
+    def _choose_split(self, row: int, start: int, end: int) -> int:
+        """Chooses one of the best splits; random ties are in proportion to the number of best trees of each split."""
         rows, width = slice(row, row + 1), end - start
-        sums = self._combine_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]
+        sums = self._combine_parts(width, start, end, self.by_start[rows], self.by_end[rows])[0, :, 0]
         best = np.flatnonzero(sums >= sums.max() - self.tolerance)
-        if len(best) == 1:
-            return 1 + int(best[0])
-        log_numbers = self._combine_parts(width, start, end, self.trees_by_start, self.trees_by_end, rows)[0, best, 0]
-        shares = np.exp(log_numbers - log_numbers.max())
-        return 1 + int(generator.choice(best, p=shares / shares.sum()))
+        chosen = best[-1] if self.ties == "left" else best[0]
+        if self.ties == "random" and len(best) > 1:
+            log_counts = self._combine_parts(width, start, end, self.trees_by_start[rows], self.trees_by_end[rows])
+            log_counts = log_counts[0, best, 0]
+            shares = np.exp(log_counts - log_counts.max())
+            chosen = self.generator.choice(best, p=shares / shares.sum())
+        return start + 1 + int(chosen)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Other white space, such as the no-break space, is part of words.
-_TOKEN = re.compile(r"[()\n]|[^ \t\n\r\f\v()]+")
+_TOKEN = re.compile(r"[()]|[^ \t\n\r\f\v()]+")
 
 
 @dataclass(slots=True)
@@ -16,33 +16,28 @@ class BracketNode:
     """One pair of brackets, not yet interpreted.
 
     Attributes:
-        label: the text right after the opening bracket; `None` if another bracket follows directly. In a Penn-style
-            tree it is the label or tag (`(NP (DT the) (NN cat))`). In an unlabelled tree it is the first word
-            (`(the cat)`).
+        label: the text right after the opening bracket, which is the first word of an unlabelled tree, `(the cat)`;
+            `None` if another bracket follows directly.
         children: the remaining parts in order, brackets and words, with their escapes.
-        line, column: position of the opening bracket, counted from 1.
+        text, start: the text that was read, and the position of the opening bracket.
     """
 
     label: str | None
     children: list[BracketNode | str]
-    line: int = field(default=1, compare=False)
-    column: int = field(default=1, compare=False)
+    text: str = field(default="", compare=False, repr=False)
+    start: int = field(default=0, compare=False)
 
     def error(self, problem: str) -> ValueError:
         """Returns an error that names the position of the bracket."""
-        return malformed(problem, self.line, self.column)
-
-
-def malformed(problem: str, line: int, column: int) -> ValueError:
-    return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
+        line, column = self.text.count("\n", 0, self.start) + 1, self.start - self.text.rfind("\n", 0, self.start)
+        return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
 
 
 def read_brackets(text: str) -> Iterator[BracketNode]:
     """Reads all bracketed trees of a text, one by one, without a depth limit.
 
     Args:
-        text: any number of trees such as `( (S (NP (DT the) (NN cat)) ...) )`. ASCII white space separates words and
-            labels.
+        text: any number of trees such as `( (S (NP (DT the) (NN cat)) ...) )`; words end at ASCII white space.
 
     Yields:
         The root of each tree.
@@ -51,16 +46,11 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
         ValueError: for unbalanced brackets, `()` and words outside brackets; it names line and column.
     """
     open_brackets: list[BracketNode] = []
-    line, line_start = 1, 0
     for token in _TOKEN.finditer(text):
-        if token[0] == "\n":
-            line, line_start = line + 1, token.end()
-            continue
-        column = token.start() - line_start + 1
         if token[0] == "(":
-            open_brackets.append(BracketNode(None, [], line, column))
+            open_brackets.append(BracketNode(None, [], text, token.start()))
         elif not open_brackets:
-            raise malformed(f"{token[0]!r} outside brackets", line, column)
+            raise BracketNode(None, [], text, token.start()).error(f"{token[0]!r} outside brackets")
         elif token[0] == ")":
             node = open_brackets.pop()
             if not node.children:
@@ -81,25 +71,23 @@ def has_labels(root: BracketNode) -> bool:
     """Returns whether the root is a Penn-style tree of two words or more; it may be wrapped as `( (S ...) )`.
 
     Raises:
-        ValueError: if it would be Penn-style except for a label without a word, `(NN )`; it names the position.
+        ValueError: if it would be Penn-style except for a label without a word, `(NN )`.
     """
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]
-    nodes, empty = [root], None
+    nodes, empty = [root], []
     has_two_words = False
     for node in nodes:  # the list grows while it is walked
         subtrees = [child for child in node.children if isinstance(child, BracketNode)]
-        is_tagged_word = len(node.children) == 1 and not subtrees
-        is_constituent = len(node.children) == len(subtrees) > 0
-        if node.label is None or (node.children and not (is_tagged_word or is_constituent)):
+        if node.label is None or len(node.children) > max(len(subtrees), 1):
             return False
         if not node.children:
-            empty = empty or node
+            empty.append(node)
         has_two_words = has_two_words or len(subtrees) > 1
         nodes += subtrees
-    if has_two_words and empty is not None:
-        raise empty.error(f"the label {empty.label!r} has no word")
-    return has_two_words and empty is None
+    if has_two_words and empty:
+        raise empty[0].error(f"the label {empty[0].label!r} has no word")
+    return has_two_words
 
 
 def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:
@@ -112,10 +100,10 @@ def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:
 
 
 def write_nltk_tree(tree: Any) -> str:
-    """Writes an `nltk.Tree` so that `read_brackets` finds the same nodes; `escape_leaf` escapes leaves and labels.
+    """Writes an `nltk.Tree` so that `read_brackets` finds the same nodes; leaves and labels are escaped.
 
     Raises:
-        ValueError: for a leaf that is empty or no string.
+        ValueError: for a leaf that is empty or no string, and for a node without a label above a word.
     """
     parts: list[str] = []
     waiting: list[Any] = [tree]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress
@@ -9,7 +10,7 @@ from typing import Any
 
 from .brackets import unescape_word
 from .drawing import compared_trees_to_svg
-from .induced_tree import InducedTree
+from .induced_tree import InducedTree, cross
 from .treebank import DIGITS, GoldTree, Preprocessing
 
 Span = tuple[int, int]
@@ -19,48 +20,51 @@ Span = tuple[int, int]
 class TreeComparison:
     """Comparison of a tree with a gold tree over the same words; `InducedTree.compare` makes one.
 
-    The span of the whole sentence is never counted. Spans are half-open pairs of word positions.
-
-    Attributes:
-        tree: the tree. If the words differed, it lacks the punctuation and currency signs that the gold tree lacks.
-        gold: the gold tree, over the words of `tree`.
+    The span of the whole sentence is never counted. Spans are half-open pairs of word positions. Both trees lack the
+    punctuation and currency signs that only one of them had.
     """
 
     tree: InducedTree
     gold: InducedTree
 
     @cached_property
+    def _spans(self) -> list[Span]:
+        return self.tree.spans()[1:]
+
+    @cached_property
+    def _gold_spans(self) -> list[Span]:
+        return self.gold.spans()[1:]
+
+    @cached_property
     def shared(self) -> list[Span]:
         """Constituents of the tree that are gold."""
-        gold = set(_inner_spans(self.gold))
-        return [span for span in _inner_spans(self.tree) if span in gold]
+        return [span for span in self._spans if span in self._gold_spans]
 
     @cached_property
     def crossing(self) -> list[Span]:
         """Constituents of the tree that cross a gold constituent."""
-        gold = _inner_spans(self.gold)
-        return [span for span in _inner_spans(self.tree) if any(_cross(span, other) for other in gold)]
+        return [span for span in self._spans if any(cross(span, gold) for gold in self._gold_spans)]
 
     @cached_property
     def missed(self) -> list[Span]:
         """Gold constituents that the tree lacks."""
-        shared = set(self.shared)
-        return [span for span in _inner_spans(self.gold) if span not in shared]
+        return [span for span in self._gold_spans if span not in self._spans]
 
     @property
     def precision(self) -> float:
         """Fraction of the tree's constituents that are gold. For a tree without any: 1 if gold has none, else 0."""
-        return _share(len(self.shared), len(_inner_spans(self.tree)), if_none=not _inner_spans(self.gold))
+        return len(self.shared) / len(self._spans) if self._spans else float(not self._gold_spans)
 
     @property
     def recall(self) -> float:
         """Fraction of the gold constituents that the tree has; 1 if there are none."""
-        return _share(len(self.shared), len(_inner_spans(self.gold)), if_none=True)
+        return len(self.shared) / len(self._gold_spans) if self._gold_spans else 1.0
 
     @property
     def f1(self) -> float:
         """F1 of this sentence, from 0 to 1; `sentence_f1` of `score_parses` averages it over a treebank."""
-        return _share(2 * len(self.shared), len(_inner_spans(self.tree)) + len(_inner_spans(self.gold)), if_none=True)
+        total = len(self._spans) + len(self._gold_spans)
+        return 2 * len(self.shared) / total if total else 1.0
 
     def to_svg(self, title: str | None = None) -> str:
         """Draws both trees as SVG, the gold tree above; constituents that are not gold are dashed."""
@@ -75,9 +79,8 @@ class TreeComparison:
     def summary(self) -> str:
         """Returns one line with F1 in per cent and the numbers of constituents."""
         return (
-            f"F1 {100 * self.f1:.1f}: {len(self.shared)} of {len(_inner_spans(self.tree))} constituents are gold, "
-            f"{len(self.crossing)} cross gold ones; {len(self.missed)} of {len(_inner_spans(self.gold))} gold ones "
-            "are missed"
+            f"F1 {100 * self.f1:.1f}: {len(self.shared)} of {len(self._spans)} constituents are gold, "
+            f"{len(self.crossing)} cross gold ones; {len(self.missed)} of {len(self._gold_spans)} gold ones are missed"
         )
 
 
@@ -103,23 +106,14 @@ def _readings(gold: Any) -> list[Any]:
             lambda: InducedTree.from_bracket(gold, labelled=True),
             lambda: InducedTree.from_bracket(gold, labelled=False),
         ]
-    elif isinstance(gold, list | tuple):
+    else:
         readers = [lambda: GoldTree.from_nltk(gold, as_typed)] if hasattr(gold, "label") else []
         readers.append(lambda: InducedTree.from_nested(gold))
-    else:
-        kind = type(gold).__name__
-        raise ValueError(
-            f"a gold tree must be an InducedTree, a GoldTree, a bracketed string or nested lists, not a {kind}"
-        )
-    readings, problem = [], None
+    readings = []
     for read in readers:
-        try:
+        with suppress(ValueError):
             readings.append(read())
-        except ValueError as error:
-            problem = error
-    if not readings:
-        raise problem
-    return readings
+    return readings or [readers[-1]()]  # raises the error of the last interpretation
 
 
 def _without_signs(tree: Any, other: Any) -> Any:
@@ -156,16 +150,3 @@ def _match(word: str, other: str) -> bool:
 def _normalized(word: str) -> str:
     """Case-folds a word and resolves the escapes of the Penn Treebank."""
     return unescape_word(word.upper() if word.startswith("-") else word).casefold()
-
-
-def _inner_spans(tree: InducedTree) -> list[Span]:
-    return [span for span in tree.spans() if span != (0, len(tree.words))]
-
-
-def _cross(one: Span, other: Span) -> bool:
-    (start, end), (other_start, other_end) = sorted((one, other))
-    return start < other_start < end < other_end
-
-
-def _share(part: int, whole: int, if_none: bool) -> float:
-    return part / whole if whole else float(if_none)

@@ -11,7 +11,7 @@ from .induced_tree import InducedTree, as_words
 def tree_from_distances(
     distances: Sequence[float], words: Sequence[str], branching_bias: str = "right"
 ) -> InducedTree:
-    """Builds the binary tree that recursively splits a sentence at its largest syntactic distance.
+    """Builds the binary tree that recursively splits a sentence at its largest syntactic distance, in linear time.
 
     Ties go to the first word, except with the rule `"ranges"`.
 
@@ -27,24 +27,16 @@ def tree_from_distances(
             PRPN at infinite temperature (Shen et al., ICLR 2018, appendix on partial overlap): the part before word
             `i` of its constituent reaches back to the last word with a larger distance.
 
-    Returns:
-        The tree. The time is linear in the number of words.
-
     Raises:
         ValueError: if the lengths differ, a distance is NaN, or the bias is unknown.
     """
     words = as_words(words)
-    if hasattr(distances, "tolist"):
-        distances = distances.tolist()
-    try:
-        distances = tuple(map(float, distances))
-    except TypeError as error:
-        raise ValueError("distances must be one flat sequence of numbers, one per word") from error
+    distances = tuple(map(float, distances.tolist() if hasattr(distances, "tolist") else distances))
     if len(distances) != len(words):
         raise ValueError(f"expected one distance per word, got {len(distances)} distances for {len(words)} words")
-    if any(map(math.isnan, distances)):
-        word = next(word for word, distance in zip(words, distances, strict=True) if math.isnan(distance))
-        raise ValueError(f"the distance of the word {word!r} is NaN; check the model's weights and input")
+    for word, distance in zip(words, distances, strict=True):
+        if math.isnan(distance):
+            raise ValueError(f"the distance of the word {word!r} is NaN; check the model's weights and input")
     bracket_counts = [0] * len(words)
     for start, end in _constituents(distances, branching_bias):
         bracket_counts[start] += 1
@@ -60,9 +52,8 @@ def distances_of_tree(tree: InducedTree, branching_bias: str = "right") -> list[
 
     Args:
         tree: a binary tree.
-        branching_bias: the rule. `"none"` has distances for every binary tree; that of the first word is unused, and
-            set to the largest. `"right"` has distances only if every right part begins with a single word, unless its
-            left sister is one word.
+        branching_bias: the rule. `"none"` can make every binary tree; the unused distance of the first word is the
+            largest. `"right"` needs right parts that begin with a single word, unless the left sister is one word.
 
     Raises:
         ValueError: if the tree is not binary, the rule cannot make this tree, or the rule is neither of the two.
@@ -71,37 +62,26 @@ def distances_of_tree(tree: InducedTree, branching_bias: str = "right") -> list[
         raise ValueError(f'branching_bias must be "right" or "none" here, got {branching_bias!r}')
     if not tree.is_binary:
         raise ValueError(f"only binary trees have distances: {tree.to_bracket()[:60]}")
-    spans, num_words = tree.spans(), len(tree.words)
+    spans = tree.spans()
     # A constituent's second part begins where its first part ends. A first part of several words is the next span.
     middles = {(start, end): start + 1 for start, end in spans}
     for (start, end), (next_start, next_end) in zip(spans, spans[1:], strict=False):
         if start == next_start:
             middles[start, end] = next_end
     heights: dict[tuple[int, int], int] = {}
+    distances = [0.0] * len(tree.words)
     for start, end in sorted(spans, key=lambda span: span[1] - span[0]):
-        parts = (start, middles[start, end]), (middles[start, end], end)
-        heights[start, end] = 1 + max(heights.get(part, 0) for part in parts)
-
-    distances = [0.0] * num_words
-    if branching_bias == "none":
-        for span, middle in middles.items():
-            distances[middle] = float(heights[span])
-        distances[:1] = [1.0 + heights.get((0, num_words), 0)] * (num_words > 0)
-        return distances
-    unsplit = [(0, num_words)]
-    while unsplit:
-        start, end = unsplit.pop()
-        if end - start < 2:
-            continue
         middle = middles[start, end]
-        if middle == start + 1:
-            word = start
-        elif end - middle == 1 or middles[middle, end] == middle + 1:
-            word = middle
-        else:
+        heights[start, end] = 1 + max(heights.get((start, middle), 0), heights.get((middle, end), 0))
+        split_word = middle
+        if branching_bias == "right" and middle == start + 1:
+            split_word = start
+        elif branching_bias == "right" and end - middle > 1 and middles[middle, end] != middle + 1:
             raise ValueError(f"the papers' rule makes no such tree: {tree.to_bracket()[:60]}")
-        distances[word] = float(heights[start, end])
-        unsplit += [(start, word), (word + 1, end)]
+        # With the papers' rule, a right part that begins with this word has set its distance before.
+        distances[split_word] = float(heights[start, end])
+    if branching_bias == "none" and distances:
+        distances[0] = 1 + max(distances)
     return distances
 
 

@@ -10,7 +10,7 @@ import unicodedata
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from ..utils.files import check_writable, written_file
@@ -68,20 +68,19 @@ def tree_to_text(tree: InducedTree | GoldTree, width: int = 120) -> str:
         centers.append(num_columns + (_columns(word) - 1) // 2)
         num_columns += _columns(word) + gap
     constituents = list(_constituents_bottom_up(tree, centers))
-    height = max((constituent.level for _, constituent, _ in constituents), default=0)
+    height = max((level for _, _, level, _ in constituents), default=0)
     rows = [[" "] * num_columns for _ in range(height)]
-    for _, constituent, parts in constituents:
-        row = rows[height - constituent.level]
-        left, *middle, right = [int(part.center) for part in parts]
+    for _, center, level, parts in constituents:
+        row = rows[height - level]
+        left, *middle, right = [int(part_center) for part_center, _ in parts]
         row[left : right + 1] = ["┌", *"─" * (right - left - 1), "┐"]
         for column in middle:
             row[column] = "┬"
-        if constituent.level < height:
-            column = int(constituent.center)
-            row[column] = "┼" if column in middle else "┴"
-        for part in parts:
-            for lower_row in rows[height - constituent.level + 1 : height - part.level]:
-                lower_row[int(part.center)] = "│"
+        if level < height:
+            row[int(center)] = "┼" if int(center) in middle else "┴"
+        for part_center, part_level in parts:
+            for lower_row in rows[height - level + 1 : height - part_level]:
+                lower_row[int(part_center)] = "│"
     return "\n".join(["".join(row).rstrip() for row in rows] + [(" " * gap).join(words)])
 
 
@@ -115,13 +114,8 @@ def tree_to_svg(
 ) -> str:
     """Draws a tree as a self-contained SVG document that follows the browser's light or dark theme.
 
-    Args:
-        tree: the tree.
-        distances: one number per word, drawn below the words; for several layers use `distances_to_svg`.
-        title: heading of the picture.
-
-    Returns:
-        The document. For screen readers it contains the heading (by default the sentence) and the bracketed tree.
+    For screen readers it contains the title (by default the sentence) and the bracketed tree. `distances`, one number
+    per word, are drawn below the words; for several layers use `distances_to_svg`.
 
     Raises:
         ValueError: if there is not one distance per word.
@@ -137,17 +131,14 @@ def distances_to_svg(
     layer_names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> str:
-    """Draws the figure of the papers: a tree, and below each word its distance in each layer.
+    """Draws the figure of the papers as SVG: a tree, and below each word its distance in each layer.
 
     Args:
         tree: the tree.
         distances_by_layer: numbers of shape `[num_layers, num_words]`, as sequences, NumPy array or tensor. Each layer
             has its own scale, as only the order of its distances matters. Infinite values and NaN get no point.
         layer_names: by default `layer 1`, `layer 2`, ...
-        title: heading of the picture.
-
-    Returns:
-        The SVG document.
+        title: the heading.
 
     Raises:
         ValueError: if there is not one distance per word, or not one name per layer.
@@ -156,87 +147,53 @@ def distances_to_svg(
         layer_names = [f"layer {number + 1}" for number in range(len(distances_by_layer))]
     if len(layer_names) != len(distances_by_layer):
         raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
-    words = [printable(word) for word in tree.words]
     layers = []
-    for name, values in zip(layer_names, distances_by_layer, strict=True):
-        if len(values) != len(words):
-            raise ValueError(f"{name}: expected one distance per word, got {len(values)} for {len(words)} words")
-        values = [float(value) for value in values]
-        layers.append(_Layer(printable(name), values, _axis_ticks(values)))
+    for name, distances in zip(map(printable, layer_names), distances_by_layer, strict=True):
+        if len(distances) != len(tree.words):
+            raise ValueError(
+                f"{name}: expected one distance per word, got {len(distances)} for {len(tree.words)} words"
+            )
+        values = [float(value) for value in distances]
+        layers.append((name, values, _axis_ticks(values)))
 
-    picture, top = _titled_picture(title)
-    left = float(MARGIN)
-    if labels := [label for layer in layers for _, label in layer.ticks]:
-        left += AXIS_TITLE_WIDTH + max(_text_width(label, SMALL_FONT) for label in labels)
-    centers, right = _word_columns(words, left)
-    bottom = _draw_tree(picture, tree, words, centers, top)
-    if not words:
-        picture.text("no words", left, bottom, WORD_FONT, color="muted", anchor="start")
+    left = MARGIN
+    if layers:
+        left += AXIS_TITLE_WIDTH + max(_text_width(label, SMALL_FONT) for _, _, ticks in layers for _, label in ticks)
+    picture = _Picture(tree.words, title, left)
+    picture.draw_tree(tree)
+    if not tree.words:
+        picture.text("no words", picture.left, picture.bottom, WORD_FONT, color="muted", anchor="start")
     for layer, color in zip(layers, itertools.cycle(LAYER_COLORS), strict=False):
-        bottom = _draw_layer(picture, layer, color, words, centers, left, right, bottom)
-
-    values = [f"{layer.name}: {' '.join(f'{value:.3g}' for value in layer.values)}" for layer in layers]
-    title = title or f"Tree of: {' '.join(words) or 'no words'}"
-    return picture.to_svg(title, "; ".join([f"tree: {tree.to_bracket()}", *values]))
+        picture.draw_layer(*layer, color)
+    description = [f"tree: {tree.to_bracket()}"]
+    description += [f"{name}: {' '.join(f'{value:.3g}' for value in values)}" for name, values, _ in layers]
+    return picture.to_svg(title or f"Tree of: {picture.sentence}", "; ".join(description))
 
 
 def compared_trees_to_svg(
     gold: InducedTree | GoldTree, trees: Mapping[str, InducedTree | GoldTree], title: str | None = None
 ) -> str:
-    """Draws a gold tree, and below it other trees of the same words; constituents that are not gold are dashed.
+    """Draws a gold tree as SVG, and below it other trees of the same words; constituents that are not gold are dashed.
 
-    Args:
-        gold: the gold tree.
-        trees: the other trees, by name. The caption of each has its number of gold constituents, which does not
-            include the whole sentence.
-        title: heading of the picture.
-
-    Returns:
-        The SVG document.
+    `trees` are the other trees by name. The caption of each has its number of gold constituents without the whole
+    sentence.
 
     Raises:
         ValueError: if a tree and the gold tree have different words.
     """
+    gold_spans = set(gold.spans())
+    picture = _Picture(gold.words, title)
+    picture.draw_caption("gold")
+    picture.draw_tree(gold)
     for name, tree in trees.items():
         if tuple(tree.words) != tuple(gold.words):
             raise ValueError(f"{name} and the gold tree have different words: {' '.join(tree.words)[:60]!r}")
-    words = [printable(word) for word in gold.words]
-    centers, _ = _word_columns(words, MARGIN)
-    gold_spans = set(gold.spans())
-    picture, top = _titled_picture(title)
-    named_trees = [("gold", gold), *trees.items()]
-    for index, (name, tree) in enumerate(named_trees):
-        caption = printable(name)
-        if index:
-            inner = set(tree.spans()) - {(0, len(words))}
-            caption += f": {len(inner & gold_spans)} of {len(inner)} constituents are gold"
-        picture.text(caption, MARGIN, top + SMALL_FONT, SMALL_FONT, anchor="start", weight="bold")
-        top = _draw_tree(picture, tree, words, centers, top + CAPTION_HEIGHT, gold_spans) + CAPTION_HEIGHT
-    description = "; ".join(f"{name}: {tree.to_bracket()}" for name, tree in named_trees)
-    return picture.to_svg(title or f"Trees of: {' '.join(words) or 'no words'}", description)
-
-
-def _titled_picture(title: str | None) -> tuple[_Picture, float]:
-    """Returns a picture with an optional heading, and the height at which the content begins."""
-    picture = _Picture()
-    if title:
-        picture.text(printable(title), MARGIN, MARGIN + 14, HEADING_FONT, anchor="start", weight="bold")
-    return picture, MARGIN + 40 if title else MARGIN
-
-
-def _word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
-    """Returns the centre of each word's column and the right edge; the first column begins at `left`.
-
-    In right-to-left scripts the first word is on the right.
-    """
-    centers, right = [], left
-    for word in words:
-        column_width = max(_text_width(word, WORD_FONT), 12) + WORD_GAP
-        centers.append(right + column_width / 2)
-        right += column_width
-    if is_right_to_left(words):
-        centers = [left + right - center for center in centers]
-    return centers, right
+        inner = set(tree.spans()) - {(0, len(gold.words))}
+        picture.bottom += CAPTION_HEIGHT
+        picture.draw_caption(f"{printable(name)}: {len(inner & gold_spans)} of {len(inner)} constituents are gold")
+        picture.draw_tree(tree, gold_spans)
+    description = [f"{name}: {tree.to_bracket()}" for name, tree in [("gold", gold), *trees.items()]]
+    return picture.to_svg(title or f"Trees of: {picture.sentence}", "; ".join(description))
 
 
 def is_right_to_left(words: Sequence[str]) -> bool:
@@ -275,75 +232,26 @@ def _svg_to_png(svg: str) -> bytes:
     return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= LARGEST_PNG_SIDE else 1)
 
 
-class _Place(NamedTuple):
-    center: float  # along the words
-    level: int  # above them
-
-
 def _constituents_bottom_up(
     tree: InducedTree | GoldTree, word_centers: Sequence[float]
-) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
+) -> Iterator[tuple[tuple[int, int], float, int, list[tuple[float, int]]]]:
     """Places each constituent above its parts, midway between the first and the last one.
 
     Yields:
-        The span, its place, and the places of its parts.
+        The span, its centre along the words, its level above them, and the centre and level of each part.
     """
-    placed: list[tuple[int, _Place]] = []  # (first word, place)
+    placed: list[tuple[int, float, int]] = []  # first word, centre, level
     num_words_placed = 0
     for start, end in sorted(tree.spans(), key=lambda span: (span[1], -span[0])):
-        placed += [(index, _Place(word_centers[index], 0)) for index in range(num_words_placed, end)]
+        placed += [(index, word_centers[index], 0) for index in range(num_words_placed, end)]
         num_words_placed = end
         parts = []
         while placed and placed[-1][0] >= start:
-            parts.append(placed.pop()[1])
+            parts.append(placed.pop()[1:])
         parts.reverse()
-        constituent = _Place((parts[0].center + parts[-1].center) / 2, 1 + max(part.level for part in parts))
-        yield (start, end), constituent, parts
-        placed.append((start, constituent))
-
-
-def _draw_tree(
-    picture: _Picture,
-    tree: InducedTree | GoldTree,
-    words: Sequence[str],
-    word_centers: Sequence[float],
-    top: float,
-    gold_spans: Collection[tuple[int, int]] | None = None,
-) -> float:
-    """Draws a tree above its words, constituents that are not gold dashed; returns the lower edge."""
-    constituents = list(_constituents_bottom_up(tree, word_centers))
-    num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
-    level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
-    radius = min(6, level_height / 2)
-    bottom = top + num_levels * level_height
-    for span, constituent, parts in constituents:
-        y = bottom - constituent.level * level_height
-        bracket = _bracket_path(y, [(part.center, bottom - part.level * level_height) for part in parts], radius)
-        if gold_spans is None or span in gold_spans:
-            picture.path(bracket, "ink", width=1.5)
-        else:
-            picture.path(bracket, NOT_GOLD_COLOR, width=1.5, dashes="5 3")
-    for word, center in zip(words, word_centers, strict=True):
-        picture.text(word, center, bottom + WORD_FONT + 4, WORD_FONT)
-    return bottom + WORD_FONT + 4
-
-
-def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
-    """Returns the SVG path of a constituent: a line at the height `y` with a leg down to each part."""
-    (left, left_y), *middle, (right, right_y) = sorted(parts)
-    path = (
-        f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
-        f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"
-    )
-    return path + "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
-
-
-class _Layer(NamedTuple):
-    """Distances to draw: the heading, one value per word, and the ticks of the scale."""
-
-    name: str
-    values: list[float]
-    ticks: list[tuple[float, str]]
+        center, level = (parts[0][0] + parts[-1][0]) / 2, 1 + max(part_level for _, part_level in parts)
+        yield (start, end), center, level, parts
+        placed.append((start, center, level))
 
 
 def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
@@ -358,43 +266,75 @@ def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     return [(number * step, f"{number * step:.10g}") for number in range(first, last + 1)]
 
 
-def _draw_layer(
-    picture: _Picture,
-    layer: _Layer,
-    color: str,
-    words: Sequence[str],
-    word_centers: Sequence[float],
-    left: float,
-    right: float,
-    top: float,
-) -> float:
-    """Draws a layer's name, its scale and a pin for each distance; returns the lower edge."""
-    top += LAYER_HEADER_HEIGHT
-    bottom = top + LAYER_HEIGHT
-    lowest, highest = layer.ticks[0][0], layer.ticks[-1][0]
-
-    def y_of(value: float) -> float:
-        return bottom - (value - lowest) / (highest - lowest) * LAYER_HEIGHT
-
-    picture.circle(left + 4, top - 16, 4, color)
-    picture.text(layer.name, left + 14, top - 12, SMALL_FONT, anchor="start", weight="bold")
-    picture.text("distance", MARGIN, (top + bottom) / 2, SMALL_FONT, color="muted", rotation=-90)
-    for value, label in layer.ticks:
-        picture.line(left, right, y_of(value), y_of(value), "grid")
-        picture.text(label, left - 8, y_of(value) + 4, SMALL_FONT, color="muted", anchor="end")
-    for word, center, value in zip(words, word_centers, layer.values, strict=True):
-        if math.isfinite(value):
-            picture.line(center, center, bottom, y_of(value), color, width=2)
-            picture.circle(center, y_of(value), 4, color, tooltip=f"{word}: {value:.4g}")
-    return bottom
-
-
 class _Picture:
-    """SVG document that grows with its content."""
+    """SVG document over columns of words, the first on the right in right-to-left scripts; it grows downwards.
 
-    def __init__(self) -> None:
+    Attributes:
+        words, sentence: printable words.
+        left, right, centers: edges of all columns, and the centre of each.
+        bottom: the lower edge of what was drawn.
+    """
+
+    def __init__(self, words: Sequence[str], title: str | None, left: float = MARGIN):
         self._shapes = ElementTree.Element("g")
-        self._right = self._bottom = 0.0
+        self._size = (0.0, 0.0)
+        self.words = [printable(word) for word in words]
+        self.sentence = " ".join(self.words) or "no words"
+        widths = [max(_text_width(word, WORD_FONT), 12) + WORD_GAP for word in self.words]
+        *starts, self.right = itertools.accumulate(widths, initial=left)
+        self.left = left
+        self.centers = [start + width / 2 for start, width in zip(starts, widths, strict=True)]
+        if is_right_to_left(self.words):
+            self.centers = [left + self.right - center for center in self.centers]
+        self.bottom = MARGIN
+        if title:
+            self.text(printable(title), MARGIN, MARGIN + 14, HEADING_FONT, anchor="start", weight="bold")
+            self.bottom += 40
+
+    def draw_caption(self, caption: str) -> None:
+        """Draws a line of small text."""
+        self.text(caption, MARGIN, self.bottom + SMALL_FONT, SMALL_FONT, anchor="start", weight="bold")
+        self.bottom += CAPTION_HEIGHT
+
+    def draw_tree(self, tree: InducedTree | GoldTree, gold_spans: Collection[tuple[int, int]] | None = None) -> None:
+        """Draws a tree above its words; constituents that are not gold are dashed."""
+        constituents = list(_constituents_bottom_up(tree, self.centers))
+        num_levels = max((level for _, _, level, _ in constituents), default=0)
+        level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
+        radius = min(6, level_height / 2)
+        self.bottom += num_levels * level_height
+        for span, _, level, parts in constituents:
+            y = self.bottom - level * level_height
+            places = [(center, self.bottom - part_level * level_height) for center, part_level in parts]
+            if gold_spans is None or span in gold_spans:
+                self.path(_bracket_path(y, places, radius), "ink", width=1.5)
+            else:
+                self.path(_bracket_path(y, places, radius), NOT_GOLD_COLOR, width=1.5, dashes="5 3")
+        self.bottom += WORD_FONT + 4
+        for word, center in zip(self.words, self.centers, strict=True):
+            self.text(word, center, self.bottom, WORD_FONT)
+
+    def draw_layer(self, name: str, values: Sequence[float], ticks: Sequence[tuple[float, str]], color: str) -> None:
+        """Draws a layer's name, its scale and a pin for each distance."""
+        top = self.bottom + LAYER_HEADER_HEIGHT
+        self.bottom = bottom = top + LAYER_HEIGHT
+        lowest, highest = ticks[0][0], ticks[-1][0]
+
+        def y_of(value: float) -> float:
+            return bottom - (value - lowest) / (highest - lowest) * LAYER_HEIGHT
+
+        self.circle(self.left + 4, top - 16, color)
+        self.text(name, self.left + 14, top - 12, SMALL_FONT, anchor="start", weight="bold")
+        self.text("distance", MARGIN, (top + bottom) / 2, SMALL_FONT, color="muted", rotation=-90)
+        for value, label in ticks:
+            y = y_of(value)
+            self.path(f"M{self.left:.1f} {y:.1f}L{self.right:.1f} {y:.1f}", "grid")
+            self.text(label, self.left - 8, y + 4, SMALL_FONT, color="muted", anchor="end")
+        for word, x, value in zip(self.words, self.centers, values, strict=True):
+            if math.isfinite(value):
+                self.path(f"M{x:.1f} {bottom:.1f}L{x:.1f} {y_of(value):.1f}", color, width=2)
+                self.circle(x, y_of(value), color, tooltip=f"{word}: {value:.4g}")
+        self._reach(self.right, bottom)
 
     def text(
         self,
@@ -410,30 +350,30 @@ class _Picture:
         attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": weight}
         if rotation:
             attributes["transform"] = f"rotate({rotation} {x:.1f} {y:.1f})"
-        shape = self._add("text", {**attributes, "text-anchor": anchor, **_paint("fill", color)})
-        shape.text = text
-        if not rotation:
+        else:
             self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * _text_width(text, size), y + size / 3)
+        attributes |= {"text-anchor": anchor, **_paint("fill", color)}
+        ElementTree.SubElement(self._shapes, "text", attributes).text = text
 
-    def line(self, x1: float, x2: float, y1: float, y2: float, color: str, width: float = 1) -> None:
-        self.path(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", color, width)
-        self._reach(max(x1, x2), max(y1, y2))
-
-    def path(self, path: str, color: str, width: float, dashes: str | None = None) -> None:
+    def path(self, path: str, color: str, width: float = 1, dashes: str | None = None) -> None:
         attributes = {"d": path, "fill": "none", "stroke-width": str(width)}
         if dashes is not None:
             attributes["stroke-dasharray"] = dashes
-        self._add("path", {**attributes, **_paint("stroke", color)})
+        ElementTree.SubElement(self._shapes, "path", attributes | _paint("stroke", color))
 
-    def circle(self, x: float, y: float, radius: float, color: str, tooltip: str | None = None) -> None:
-        shape = self._add("circle", {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": str(radius), **_paint("fill", color)})
+    def circle(self, x: float, y: float, color: str, tooltip: str | None = None) -> None:
+        attributes = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "4", **_paint("fill", color)}
+        shape = ElementTree.SubElement(self._shapes, "circle", attributes)
         if tooltip is not None:
             ElementTree.SubElement(shape, "title").text = tooltip
-        self._reach(x + radius, y + radius)
+
+    def _reach(self, right: float, bottom: float) -> None:
+        self._size = max(self._size[0], right), max(self._size[1], bottom)
 
     def to_svg(self, title: str, description: str) -> str:
+        """Returns the document; screen readers read its title and description."""
         title, description = printable(title), printable(description)
-        width, height = str(math.ceil(self._right + MARGIN)), str(math.ceil(self._bottom + MARGIN))
+        width, height = [str(math.ceil(edge + MARGIN)) for edge in self._size]
         # A notebook page can hold many pictures, so identifiers must be unique.
         name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
         frame = {"xmlns": "http://www.w3.org/2000/svg", "class": "onlstm-figure", "role": "img"}
@@ -447,11 +387,15 @@ class _Picture:
         svg.extend(self._shapes)
         return ElementTree.tostring(svg, encoding="unicode")
 
-    def _add(self, tag: str, attributes: dict[str, str]) -> ElementTree.Element:
-        return ElementTree.SubElement(self._shapes, tag, attributes)
 
-    def _reach(self, right: float, bottom: float) -> None:
-        self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
+def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
+    """Returns the SVG path of a constituent: a line at the height `y` with a leg down to each part."""
+    (left, left_y), *middle, (right, right_y) = sorted(parts)
+    path = (
+        f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
+        f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"
+    )
+    return path + "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
 
 
 def _paint(attribute: str, color: str) -> dict[str, str]:

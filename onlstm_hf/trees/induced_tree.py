@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ NUM_TREES_SHOWN = 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InducedTree:
-    """Constituency tree over the words of a sentence, usually binary; immutable, hashable and picklable.
+    """Constituency tree over the words of a sentence, usually binary; immutable and hashable.
 
     Make one with `tree_from_distances`, `from_spans`, `from_nested` or `from_bracket`. A constituent has at least two
     words; a sentence of two words or more is a constituent. All methods work for 0 and 1 words and at any depth.
@@ -43,33 +43,21 @@ class InducedTree:
     unknown: tuple[bool, ...] | None = field(default=None, compare=False)
 
     @classmethod
-    def from_spans(
-        cls, words: Sequence[str], spans: Iterable[tuple[int, int]], distances: Sequence[float] | None = None
-    ) -> InducedTree:
-        """Builds the tree with the given constituents.
+    def from_spans(cls, words: Sequence[str], spans: Iterable[tuple[int, int]]) -> InducedTree:
+        """Builds the tree with the given constituents, half-open pairs of word indices `(start, end)` in any order.
 
-        Args:
-            words: the words of the sentence.
-            spans: half-open pairs of word indices `(start, end)`, in any order. The whole sentence is added; repeated
-                spans and spans of one word change nothing.
-            distances: numbers to store with the tree, one per word.
+        The whole sentence is added. Repeated spans and spans of one word change nothing.
 
         Raises:
-            ValueError: for a span outside the sentence or not of integers, spans that cross, or a wrong number of
-                distances.
+            ValueError: for spans outside the sentence, and for spans that cross.
         """
         words = as_words(words)
-        if distances is not None and len(distances) != len(words):
-            raise ValueError(f"expected one distance per word, got {len(distances)} distances for {len(words)} words")
-        try:
-            constituents = {(operator.index(start), operator.index(end)) for start, end in spans}
-        except TypeError as error:
-            raise ValueError("spans must be pairs (start, end) of integers") from error
+        constituents = {(operator.index(start), operator.index(end)) for start, end in spans}
         if words:
             constituents.add((0, len(words)))
         bracket_counts = [0] * len(words)
         enclosing: list[tuple[int, int]] = []
-        for start, end in sorted(constituents, key=_outermost_first):
+        for start, end in sorted(constituents, key=outermost_first):
             if not 0 <= start < end <= len(words):
                 raise ValueError(f"({start}, {end}) is not a span of a sentence of {len(words)} words")
             while enclosing and enclosing[-1][1] <= start:
@@ -80,15 +68,14 @@ class InducedTree:
             if end - start > 1:
                 bracket_counts[start] += 1
                 bracket_counts[end - 1] -= 1
-        return cls(words, tuple(bracket_counts), None if distances is None else tuple(distances))
+        return cls(words, tuple(bracket_counts))
 
     @classmethod
     def from_nested(cls, nested: str | Sequence) -> InducedTree:
         """Builds a tree from nested lists or tuples of words, `["the", ["old", "cat"]]`, or from an `nltk.Tree`.
 
         Raises:
-            ValueError: for anything but words in lists or tuples, and for an inner list that is empty or contains
-                itself.
+            ValueError: for anything but words in lists or tuples, and for an inner list without words.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -105,8 +92,8 @@ class InducedTree:
         """Reads a tree that is unlabelled, `(the (old cat))`, or has labels to drop, `(NP (DT the) (NN cat))`.
 
         Args:
-            text: the bracketed tree, with the escapes of `to_bracket`, which include those of the Penn Treebank. All
-                words are kept; `GoldTree.from_bracket` drops punctuation and empty elements.
+            text: the bracketed tree, with the escapes of `to_bracket`. All words are kept; `GoldTree.from_bracket`
+                drops punctuation and empty elements.
             labelled: whether the first word in each bracket is a label. By default this is detected: a labelled tree
                 has two words or more, each word alone in a bracket with its tag, and a label in each other bracket.
                 Unlabelled binary trees and the output of `to_bracket` never have this form.
@@ -132,7 +119,7 @@ class InducedTree:
 
     @property
     def depth(self) -> int:
-        """Largest number of constituents around a word: 0 for one word, 1 for a flat tree."""
+        """The largest number of constituents around a word: 0 for one word, 1 for a flat tree."""
         return max(accumulate(self.bracket_counts), default=0)
 
     @property
@@ -148,7 +135,7 @@ class InducedTree:
         for index, count in enumerate(self.bracket_counts):
             starts += [index] * count
             spans += [(starts.pop(), index + 1) for _ in range(-count)]
-        return sorted(spans, key=_outermost_first)
+        return sorted(spans, key=outermost_first)
 
     def to_nested(self) -> str | list:
         """Returns nested lists of words, `["the", ["old", "cat"]]`; one word is a `str`, no word is `[]`."""
@@ -156,15 +143,9 @@ class InducedTree:
         return parts[0] if parts else []
 
     def to_nltk(self, label: str = "X") -> Any:
-        """Returns an `nltk.Tree` with the same label for all constituents.
+        """Returns an `nltk.Tree` with the same label for all constituents; needs `pip install nltk`."""
+        from nltk import Tree
 
-        Raises:
-            ImportError: if NLTK is not installed.
-        """
-        try:
-            from nltk import Tree
-        except ImportError as error:
-            raise ImportError("to_nltk needs NLTK: pip install nltk") from error
         parts = self._fold(lambda children: Tree(label, children))
         return parts[0] if len(self.words) > 1 else Tree(label, parts)
 
@@ -200,9 +181,6 @@ class InducedTree:
                 must have the words of this tree; case is ignored, and `N` may replace digits. Punctuation and currency
                 signs that one tree lacks are removed from the other. Empty elements are always removed.
 
-        Returns:
-            A `TreeComparison`.
-
         Raises:
             ValueError: if the gold tree is malformed or has other words.
         """
@@ -211,30 +189,23 @@ class InducedTree:
         return compare_trees(self, gold)
 
     def to_record(self, text: str) -> dict[str, Any]:
-        """Returns the tree as JSON values.
-
-        Args:
-            text: the sentence to which the offsets refer.
+        """Returns a dictionary of JSON values; those that are not available are `None`.
 
         Returns:
-            A dictionary; unavailable values are `None`:
-            `text` and `words`;
-            `offsets`: `[start, end]` of each word in characters of the text;
-            `unknown`: for each word, whether the model read its unknown token instead;
-            `brackets`: the output of `to_bracket`;
-            `spans`: for each constituent, in the order of `spans()`, its `text`, `start` and `end` in characters, and
-            `word_start` and `word_end` in words;
-            `distances`: a number per word, `None` for a punctuation mark.
+            `text` and `words`; for each word its `offsets` (`[start, end]` in characters of the text), `unknown` (the
+            model read its unknown token instead) and `distances`, `None` for a punctuation mark; `brackets`, the
+            output of `to_bracket`; `spans`, for each constituent in the order of `spans()` its `text`, `start` and
+            `end` in characters, and `word_start` and `word_end` in words.
         """
+        offsets, unknown, distances = self.offsets, self.unknown, self.distances
         spans = []
         for word_start, word_end in self.spans():
             span_text = start = end = None
-            if self.offsets is not None:
-                start, end = self.offsets[word_start][0], self.offsets[word_end - 1][1]
+            if offsets is not None:
+                start, end = offsets[word_start][0], offsets[word_end - 1][1]
                 span_text = text[start:end]
             span = {"text": span_text, "start": start, "end": end, "word_start": word_start, "word_end": word_end}
             spans.append(span)
-        offsets, unknown, distances = self.offsets, self.unknown, self.distances
         return {
             "text": text,
             "words": list(self.words),
@@ -286,9 +257,15 @@ def as_words(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(str, words))
 
 
-def _outermost_first(span: tuple[int, int]) -> tuple[int, int]:
-    start, end = span
-    return start, -end
+def outermost_first(span: tuple[int, int]) -> tuple[int, int]:
+    """Sort key of spans."""
+    return span[0], -span[1]
+
+
+def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Returns whether two spans overlap and neither contains the other."""
+    (start, end), (other_start, other_end) = sorted((one, other))
+    return start < other_start < end < other_end
 
 
 def _words_and_spans(
@@ -297,21 +274,17 @@ def _words_and_spans(
     """Walks a tree with strings as leaves from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    # For each open constituent by its id, outermost first: the number of words before it, and its remaining children.
-    unfinished: dict[int | None, tuple[int, Iterator[Any]]] = {None: (0, iter([root]))}
-    end_of_children = object()
+    unfinished = [(0, iter([root]))]  # for each open constituent the number of words before it, and its next children
     while unfinished:
-        start, children = next(reversed(unfinished.values()))
-        child = next(children, end_of_children)
-        if child is end_of_children:
-            unfinished.popitem()
-            if start == len(words):
-                raise ValueError(f"a constituent has no words (the one after {len(words)} words)")
-            spans.append((start, len(words)))
-        elif isinstance(child, str):
+        start, children = unfinished[-1]
+        for child in children:
+            if not isinstance(child, str):
+                unfinished.append((len(words), iter(children_of(child))))
+                break
             words.append(child)
-        elif id(child) in unfinished:
-            raise ValueError(f"a constituent contains itself (the one after {len(words)} words)")
         else:
-            unfinished[id(child)] = len(words), iter(children_of(child))
+            if start == len(words):
+                raise ValueError(f"a constituent has no words (the one after {start} words)")
+            spans.append((start, len(words)))
+            unfinished.pop()
     return words, spans

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import pstdev
 from typing import NamedTuple
 from unicodedata import category
 
-from .induced_tree import InducedTree
+from .induced_tree import InducedTree, cross
 
 PUNCTUATION = ("drop", "attach", "cue")
 # A mark adds this many standard deviations to a distance; tuned on Spanish, Portuguese and Dutch (docs/text.md).
@@ -56,17 +56,15 @@ def raise_at_marks(
 
 
 def attach_marks(tree: InducedTree, text: str, marks: Sequence[Sequence[tuple[int, int]]]) -> InducedTree:
-    """Attaches punctuation marks to a tree of words as leaves, as treebanks do.
+    """Attaches punctuation marks to a tree of words as leaves, as treebanks do; their distances are NaN.
 
     A pair of an opening and a closing mark (brackets, quotation marks) attaches to the smallest constituent that has
-    all words between them, like paired punctuation in Universal Dependencies. Other marks are single: marks without a
-    partner, pairs without a word between them, and pairs that would cross another constituent.
+    all words between them, like paired punctuation in Universal Dependencies. Pairs that have no word between them or
+    would cross a constituent are two single marks.
 
     A single opening mark begins the largest constituent that starts after it. Any other single mark attaches to the
     smallest constituent that has both neighbouring words, or to the root at the ends of the sentence. A single mark
     inside a pair stays on the constituent of the pair.
-
-    Words and their constituents stay the same. Distances of marks are NaN.
 
     Args:
         tree: a tree with the offsets of its words.
@@ -85,17 +83,20 @@ def attach_marks(tree: InducedTree, text: str, marks: Sequence[Sequence[tuple[in
             word_leaves.append(len(leaves))
             leaves.append(tree.offsets[gap])
 
-    attached = _attachments(tree.spans(), parsed_marks, word_leaves)
+    parents = _parents(tree.spans(), parsed_marks, word_leaves)
     spans = []
-    for start, end in tree.spans():
-        inside = [leaf for leaf, parent in attached[start] + attached[end] if _contains((start, end), *parent)]
+    for start, end in tree.spans()[1:]:  # the root takes all other marks
+        inside = [
+            mark.leaf
+            for mark, parent in parents.items()
+            if mark.gap in (start, end) and start <= parent[0] and parent[1] <= end
+        ]
         spans.append((min([word_leaves[start], *inside]), max([word_leaves[end - 1], *inside]) + 1))
-    spans = spans[1:]  # the root takes all other marks
     distances, unknown = [math.nan] * len(leaves), [False] * len(leaves)
     for number, leaf in enumerate(word_leaves):
         distances[leaf], unknown[leaf] = tree.distances[number], tree.unknown[number]
-    with_marks = InducedTree.from_spans([text[start:end] for start, end in leaves], spans, distances)
-    return replace(with_marks, offsets=tuple(leaves), unknown=tuple(unknown))
+    with_marks = InducedTree.from_spans([text[start:end] for start, end in leaves], spans)
+    return replace(with_marks, distances=tuple(distances), offsets=tuple(leaves), unknown=tuple(unknown))
 
 
 class _Mark(NamedTuple):
@@ -110,11 +111,8 @@ def _read_mark(tree: InducedTree, text: str, offsets: tuple[int, int], gap: int,
     """Decides by the adjacent white space whether a mark can open or close, as `"` can do both."""
     start, end = offsets
     kind = _PENN_MARKS.get(text[start:end].upper(), text[start])
-    before = None if gap == 0 else text[tree.offsets[gap - 1][1] : start]
-    after = None if gap == len(tree.words) else text[end : tree.offsets[gap][0]]
-    touches_left, touches_right = (
-        between is not None and not any(map(str.isspace, between)) for between in (before, after)
-    )
+    touches_left = gap > 0 and not re.search(r"\s", text[tree.offsets[gap - 1][1] : start])
+    touches_right = gap < len(tree.words) and not re.search(r"\s", text[end : tree.offsets[gap][0]])
     always_opens = category(kind) in ("Ps", "Pi") or kind in "¿¡"
     can_open = always_opens or (kind in CLOSING_MARKS and (touches_right or not touches_left))
     can_close = kind not in CLOSING_MARKS or touches_left or not touches_right
@@ -137,41 +135,30 @@ def _pair_marks(marks: Sequence[_Mark]) -> list[tuple[_Mark, _Mark]]:
     return pairs
 
 
-def _attachments(
+def _parents(
     constituents: Sequence[tuple[int, int]], marks: Sequence[_Mark], word_leaves: Sequence[int]
-) -> dict[int, list[tuple[int, tuple[int, int]]]]:
-    """Returns, by gap, the leaf of each paired or single opening mark with the constituent that it attaches to."""
-    parents: dict[int, tuple[int, int]] = {}
-    closing = set()
-    for first, last in _pair_marks(marks):
-        closing.add(last.leaf)
+) -> dict[_Mark, tuple[int, int]]:
+    """Returns the constituent to which each paired or single opening mark attaches."""
+    parents: dict[_Mark, tuple[int, int]] = {}
+    pairs = _pair_marks(marks)
+    for first, last in pairs:
         if parent := _smallest_constituent(constituents, first.gap, last.gap):
-            parents[first.leaf] = parents[last.leaf] = parent
+            parents[first] = parents[last] = parent
+    closing = {last for _, last in pairs}
     largest = {start: (start, end) for start, end in reversed(constituents)}  # by first word
     first_leaves = list(word_leaves)
     for mark in reversed(marks):
         is_adjacent = mark.gap in largest and mark.leaf == first_leaves[mark.gap] - 1
-        if is_adjacent and mark.can_open and mark.leaf not in closing:
-            start, _ = parents.setdefault(mark.leaf, largest[mark.gap])
+        if is_adjacent and mark.can_open and mark not in closing:
+            start, _ = parents.setdefault(mark, largest[mark.gap])
             if start == mark.gap:
                 first_leaves[mark.gap] = mark.leaf
-    attached = defaultdict(list)
-    for mark in marks:
-        if mark.leaf in parents:
-            attached[mark.gap].append((mark.leaf, parents[mark.leaf]))
-    return attached
+    return parents
 
 
 def _smallest_constituent(constituents: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int] | None:
     """Returns the smallest constituent around these words; `None` for no words, or if a constituent crosses them."""
-    smallest = None
-    for span in constituents if start < end else ():
-        if _contains(span, start, end):
-            smallest = span
-        elif span[0] < start < span[1] or span[0] < end < span[1]:
-            return None
-    return smallest
-
-
-def _contains(span: tuple[int, int], start: int, end: int) -> bool:
-    return span[0] <= start and end <= span[1]
+    if start == end or any(cross((start, end), span) for span in constituents):
+        return None
+    around = [span for span in constituents if span[0] <= start and end <= span[1]]
+    return around[-1] if around else None

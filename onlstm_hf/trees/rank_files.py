@@ -2,7 +2,7 @@
 
 They can be published even if the text's licence forbids sharing it. Instead of its distance, each word has the rank of
 the distance in the sentence: 0 is the smallest, and equal distances share a rank. So every rule builds the same tree
-from ranks as from distances. The reader supplies the text, which is checked by a fingerprint.
+from ranks. The reader supplies the text, which is checked by a fingerprint.
 
 A file is compressed by xz. Its first line is JSON: `format`, `version`, `num_sentences`, `fingerprint` (of the words),
 `bytes` (per rank), and `layers`, `parse_layer`, `model` and `branching_bias` as in `tree_files.py`. Then follow the
@@ -24,7 +24,7 @@ FORMAT, VERSION = "onlstm_hf ranks of syntactic distances", 1
 
 
 def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
-    """Writes or replaces a file from which `read_rank_file` rebuilds the trees. Equal content gives equal bytes."""
+    """Writes a file from which `read_rank_file` rebuilds the trees."""
     lengths = np.array([len(words) for words in stored.sentences], dtype="<u4")
     dtype = np.dtype("u1" if lengths.max(initial=0) <= 256 else "<u4")
     header = {
@@ -58,7 +58,7 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged or has another format or version, or if it belongs to another text.
+        ValueError: if the file cannot be read, or belongs to another text.
     """
     header, content = read_header(path, "ranks", FORMAT, VERSION)
     text_fingerprint = fingerprint(map(" ".join, sentences))
@@ -81,16 +81,7 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
 
 
 def read_trees_of_text(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
-    """Reads the trees of a text from a file of ranks, or from a file of trees (`tree_files.py`).
-
-    Args:
-        path: the file; a file of ranks has the suffix `.ranks.xz`.
-        sentences: the words of each sentence of the text.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it cannot be read, or has other sentences.
-    """
+    """Reads the trees of a text from a file of ranks (`*.ranks.xz`) or of trees; see `read_rank_file`."""
     if str(path).endswith(SUFFIX):
         return read_rank_file(path, sentences)
     stored = read_tree_file(path)

@@ -3,15 +3,14 @@
 A file is JSON lines compressed by xz. The first line is the header: `format`, `version`, `num_sentences`, `layers`
 (counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (the default layer of the
 model's `parse`) and `model`, the metadata of the model. Each other line is a sentence: its `words`, and its
-`distances`, a list of numbers per layer.
-
-From a model's distances, trees with any branching bias can be built. Trees of a grammar are stored as distances, too,
-but only one rule rebuilds them: the header names it as `branching_bias`, and readers must use it.
+`distances`, a list of numbers per layer. A file of a grammar's trees has a `branching_bias` in its header, too: the
+only rule that rebuilds the trees.
 """
 
 import json
 import lzma
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +37,7 @@ class SentenceDistances:
             distances for all layers has the single key `None`.
         parse_layer: the layer from which the model builds trees by default; `None` if that is the only key.
         model: metadata of the model, as JSON values.
-        branching_bias: for trees that did not come from distances, the only rule that rebuilds them; `None` for the
-            distances of a model.
+        branching_bias: the only rule that rebuilds trees of a grammar; `None` for the distances of a model.
     """
 
     sentences: list[tuple[str, ...]]
@@ -49,11 +47,7 @@ class SentenceDistances:
     branching_bias: str | None = None
 
     def trees(self, layer: int | None = None, branching_bias: str = "right") -> list[InducedTree]:
-        """Builds the trees of one layer.
-
-        Args:
-            layer: counted from 0; by default `parse_layer`.
-            branching_bias: the rule; ignored if the file names its own.
+        """Builds the trees of one layer, by default `parse_layer`; a rule of the file replaces `branching_bias`.
 
         Raises:
             ValueError: if there is no such layer, or the bias is unknown (see `tree_from_distances`).
@@ -69,10 +63,7 @@ class SentenceDistances:
 
 
 def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
-    """Writes or replaces a file from which `read_tree_file` rebuilds the trees. Equal content gives equal bytes.
-
-    Distances are rounded, but different distances of a sentence stay different (`rounded`).
-    """
+    """Writes a file from which `read_tree_file` rebuilds the trees; the distances are `rounded`."""
     header = {
         "format": FORMAT,
         "version": 1 if stored.branching_bias is None else VERSION,
@@ -94,29 +85,20 @@ def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
 def rounded(distances: Sequence[float]) -> list[float]:
     """Rounds each distance of a sentence to the fewest significant digits that distinguish it from the others.
 
-    At least `SIGNIFICANT_DIGITS` digits are kept. Rounding keeps the order: a distance with more digits stays on the
-    same side of its neighbour's rounded value.
+    It keeps at least `SIGNIFICANT_DIGITS` digits, and the order of the distances.
     """
     short: dict[float, float] = {}
     for digits in range(SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT + 1):
-        by_rounded: dict[float, set[float]] = {}
-        for distance in distances:
-            by_rounded.setdefault(float(f"{distance:.{digits}g}"), set()).add(distance)
-        for value, originals in by_rounded.items():
-            if len(originals) == 1:
-                short.setdefault(originals.pop(), value)
-        if len(short) == len(set(distances)):
+        values = {distance: float(f"{distance:.{digits}g}") for distance in distances}
+        repeats = Counter(values.values())
+        short = {distance: value for distance, value in values.items() if repeats[value] == 1} | short
+        if len(short) == len(values):
             break
     return [short[distance] for distance in distances]
 
 
 def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
-    """Reads a file of `write_tree_file`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged, or has another format or a later version.
-    """
+    """Reads a file of `write_tree_file`; for errors see `read_header`."""
     header, content = read_header(path, "trees", FORMAT, VERSION)
     rows = [json.loads(line) for line in split_lines(content.decode("utf-8")) if line]
     by_layer = {layer: [row["distances"][index] for row in rows] for index, layer in enumerate(header["layers"])}
@@ -126,8 +108,6 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
 
 def read_header(path: str | os.PathLike, kind: str, file_format: str, last_version: int) -> tuple[dict, bytes]:
     """Returns the header, which is the first line of a compressed file of this kind, and the bytes after it.
-
-    The checksum of xz covers the whole content.
 
     Raises:
         FileNotFoundError: if there is no such file.

@@ -8,21 +8,18 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from ..utils.files import read_lines
 from .brackets import BracketNode, escape_leaf, read_brackets, refuse_discontinuous, unescape_leaf, write_nltk_tree
-from .induced_tree import InducedTree
+from .induced_tree import InducedTree, outermost_first
 
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
 EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
-# Values of `Preprocessing.digits`.
-DIGITS = ("runs", "numbers", "keep")
-# Labels of root brackets, in upper or lower case, that are no constituents.
-ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
+DIGITS = ("runs", "numbers", "keep")  # values of `Preprocessing.digits`
+ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})  # in upper or lower case
 NEED_LABELS = (
     "gold trees need labels (`onlstm-hf compare --preset unlabelled` takes trees without them, "
     "`InducedTree.from_bracket` reads one)"
@@ -37,8 +34,7 @@ class Preprocessing:
     elements, lower case, and `N` for each run of digits (`1.5` becomes `N.N`).
 
     Args:
-        dropped_tags: leaves with these tags are dropped. `EMPTY_ELEMENT_TAGS` keeps the punctuation. Other treebanks
-            have other tags, such as `{"PU", "-NONE-"}` in the Chinese Treebank.
+        dropped_tags: leaves with these tags are dropped; with `EMPTY_ELEMENT_TAGS` the punctuation is kept.
         lowercase: whether words are lower-cased.
         digits: `"runs"` replaces each run of digits by `N`, like the authors' code for parsing. `"numbers"` replaces
             only words that are numbers (`1.5`, `2,700`, `1\\/2`, not `10-year`), like the Penn Treebank text for
@@ -47,7 +43,7 @@ class Preprocessing:
             The empty string keeps labels unchanged.
 
     Raises:
-        ValueError: if a field has another type or value.
+        ValueError: if the tags are a single string, or the digits are none of these.
     """
 
     dropped_tags: frozenset[str] = PUNCTUATION_TAGS | CURRENCY_TAGS | EMPTY_ELEMENT_TAGS
@@ -56,16 +52,11 @@ class Preprocessing:
     function_tag_separators: str = "-="
 
     def __post_init__(self):
-        tags = self.dropped_tags
-        if isinstance(tags, str) or not isinstance(tags, Iterable) or not all(isinstance(tag, str) for tag in tags):
-            raise ValueError(f"dropped_tags must be a list of tags, got {tags!r}")
-        object.__setattr__(self, "dropped_tags", frozenset(tags))
-        if not isinstance(self.lowercase, bool):
-            raise ValueError(f"lowercase must be true or false, got {self.lowercase!r}")
-        if not isinstance(self.function_tag_separators, str):
-            raise ValueError(f"function_tag_separators must be a string, got {self.function_tag_separators!r}")
+        if isinstance(self.dropped_tags, str):
+            raise ValueError(f"dropped_tags must be a list of tags, got {self.dropped_tags!r}")
         if self.digits not in DIGITS:
             raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
+        object.__setattr__(self, "dropped_tags", frozenset(self.dropped_tags))
 
     def word(self, text: str) -> str:
         """Normalises the text of a leaf."""
@@ -83,20 +74,8 @@ class Preprocessing:
         return text[: min((position for position in separators if position > 0), default=len(text))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns JSON values, which `Preprocessing.from_dict` reads."""
+        """Returns JSON values, which `preprocessing_of` reads."""
         return asdict(self) | {"dropped_tags": sorted(self.dropped_tags)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
-        """Reverses `to_dict`; missing fields follow the papers' protocol.
-
-        Raises:
-            ValueError: for an unknown field or an invalid value.
-        """
-        unknown = sorted(set(values) - {item.name for item in fields(cls)})
-        if unknown:
-            raise ValueError(f"the preprocessing of a treebank has no {', '.join(unknown)}")
-        return cls(**values)
 
 
 # Keeps every leaf as a word, and words and labels unchanged.
@@ -118,17 +97,20 @@ def preprocessing_of(
 
     Args:
         preset: one of `PRESETS`, or `None`.
-        of_model: `treebank_preprocessing` of the model's configuration, used without a preset. Missing fields follow
-            the papers' protocol.
-        overrides: overrides of the fields; `None` means unchanged.
+        of_model: fields from `to_dict`, such as `treebank_preprocessing` of the model's configuration; used without a
+            preset. Missing fields follow the papers' protocol.
+        overrides: other values of fields; `None` means unchanged.
 
     Raises:
-        ValueError: for an unknown preset, an unknown field or an invalid value.
+        ValueError: for an unknown preset or field, or an invalid value.
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")
     values = dict(of_model or {}) if preset is None else PRESETS[preset].to_dict()
-    return Preprocessing.from_dict(values | {name: value for name, value in overrides.items() if value is not None})
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    if unknown := sorted(set(values) - {item.name for item in fields(Preprocessing)}):
+        raise ValueError(f"the preprocessing of a treebank has no {', '.join(unknown)}")
+    return Preprocessing(**values)
 
 
 @dataclass(frozen=True)
@@ -137,8 +119,8 @@ class GoldTree:
 
     Attributes:
         words: the preprocessed words.
-        constituents: `(label, start, end)` of each labelled bracket over two words or more, `words[start:end]`, in the
-            order of opening brackets. Brackets over the same words, `(S (VP ...))`, are all included.
+        constituents: `(label, start, end)` of each bracket over two words or more, `words[start:end]`, in the order of
+            opening brackets. Brackets over the same words, `(S (VP ...))`, are all included.
 
     Raises:
         ValueError: for a constituent outside the sentence or of one word, and for constituents that cross.
@@ -149,35 +131,29 @@ class GoldTree:
 
     def __post_init__(self):
         object.__setattr__(self, "words", tuple(self.words))
-        opened = sorted(map(tuple, self.constituents), key=lambda item: (item[1], -item[2]))
+        opened = sorted(map(tuple, self.constituents), key=lambda item: outermost_first(item[1:]))
         object.__setattr__(self, "constituents", tuple(opened))
-        for label, start, end in self.constituents:
-            if not 0 <= start < end - 1 < len(self.words):
-                raise ValueError(
-                    f"constituent {(label, start, end)} must have 0 <= start, end <= {len(self.words)} (the number of "
-                    "words) and at least two words"
-                )
-        InducedTree.from_spans(self.words, self.spans())  # refuses constituents that cross
+        for constituent in opened:
+            if constituent[2] - constituent[1] < 2:
+                raise ValueError(f"the constituent {constituent} must have at least two words")
+        self.spans()  # refuses constituents that cross, and those outside the sentence
 
     @classmethod
     def from_bracket(cls, text: str, preprocessing: Preprocessing | None = None) -> GoldTree:
         """Reads one labelled tree, for instance `( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat)) (. .)) )`.
 
         Words may also be untagged: `(S (NP the cat) sat)`. Root brackets without a label or with one of `ROOT_LABELS`
-        are no constituents. Escapes such as `-LRB-` are kept, except character codes such as `\\u0020`.
-
-        Args:
-            text: the tree.
-            preprocessing: rules for words and labels; the papers' protocol by default.
+        are no constituents. Escapes such as `-LRB-` are kept, except character codes such as `\\u0020`. The default
+        `preprocessing` is the papers' protocol.
 
         Raises:
             ValueError: if the text is not exactly one tree, the tree looks unlabelled, `(the (old cat))`, a label has
-                no word (with its position), or leaves are numbered as in discontinuous trees (`0=is`).
+                no word, or leaves are numbered as in discontinuous trees (`0=is`).
         """
         nodes = list(read_brackets(text))
         if len(nodes) != 1:
             raise ValueError(f"expected one bracketed tree, got {len(nodes)} in {text[:60]!r}")
-        tree = _gold_tree(nodes[0], preprocessing or Preprocessing())
+        tree = _gold_tree(nodes[0], preprocessing)
         _refuse_unlabelled(nodes)
         return tree
 
@@ -189,25 +165,20 @@ class GoldTree:
             ValueError: if a node has no label or no words, or a leaf is no word.
         """
         (root,) = read_brackets(write_nltk_tree(tree))
-        return _gold_tree(root, preprocessing or Preprocessing())
+        return _gold_tree(root, preprocessing)
 
     def spans(self) -> list[tuple[int, int]]:
         """Returns the unlabelled constituents without duplicates, as `InducedTree.spans` does."""
-        whole_sentence = {(0, len(self.words))} if len(self.words) > 1 else set()
-        spans = whole_sentence.union((start, end) for _, start, end in self.constituents)
-        return sorted(spans, key=lambda span: (span[0], -span[1]))
+        return self._without_labels().spans()
 
     def to_nested(self) -> list | str:
         """Returns the unlabelled tree as nested lists of words."""
-        return InducedTree.from_spans(self.words, self.spans()).to_nested()
+        return self._without_labels().to_nested()
 
     def to_bracket(self) -> str:
-        r"""Returns the tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
+        """Returns the tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
 
-        White space and brackets in words and labels are escaped as `\u0020`, see `escape_leaf`.
-
-        Raises:
-            ValueError: if a word or label is empty.
+        Words and labels are written by `escape_leaf`, which refuses empty ones.
         """
         opening = [""] * len(self.words)
         closing = [""] * len(self.words)
@@ -217,27 +188,28 @@ class GoldTree:
         parts = zip(opening, map(escape_leaf, self.words), closing, strict=True)
         return f"(TOP {' '.join(before + word + after for before, word, after in parts)})"
 
+    def _without_labels(self) -> InducedTree:
+        return InducedTree.from_spans(self.words, [(start, end) for _, start, end in self.constituents])
+
 
 def read_treebank(
     paths: str | os.PathLike | Iterable[str | os.PathLike], preprocessing: Preprocessing | None = None
 ) -> list[GoldTree]:
-    """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
+    """Reads the gold trees of treebank files, in order; a sentence without words is an empty tree.
 
     Args:
-        paths: one or several files or folders. Of a folder, all `.mrg` and `.mrg.gz` files are read, recursively and
-            sorted by path. Files with the suffix `.gz` are decompressed.
-        preprocessing: rules for words and labels; the papers' protocol by default. A sentence without words is kept as
-            an empty tree.
+        paths: one or several files (`.gz` files are decompressed) or folders. Of a folder, all `.mrg` and `.mrg.gz`
+            files are read, recursively and sorted by path.
+        preprocessing: rules for words and labels; the papers' protocol by default.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
         ValueError: if a file is not UTF-8, has no tree, has unbalanced brackets (with the line) or unlabelled trees.
     """
-    preprocessing = preprocessing or Preprocessing()
     trees = []
     for file in treebank_files(paths):
-        roots = read_bracket_file(file)
         try:
+            roots = read_bracket_file(file)
             trees += [_gold_tree(root, preprocessing) for root in roots]
             _refuse_unlabelled(roots)
         except ValueError as error:
@@ -247,17 +219,21 @@ def read_treebank(
 
 def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
     """Returns the files that `read_treebank` reads, in order; for arguments and errors see there."""
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    return [file for path in paths for file in _files_of(Path(path))]
+    files = []
+    for path in map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths):
+        if not path.exists():
+            raise FileNotFoundError(f"treebank not found: {path}")
+        found = [path]
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if file.name.lower().endswith((".mrg", ".mrg.gz")))
+        if not found:
+            raise FileNotFoundError(f"no .mrg file in the folder {path}; name the files")
+        files += found
+    return files
 
 
 def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
-    """Reads one gold tree from each string, for instance of a dataset's column.
-
-    Raises:
-        ValueError: if a string is not exactly one labelled tree; it names the position.
-    """
+    """Reads one gold tree from each string; a `ValueError` names the position of a string that is none."""
     trees = []
     for position, text in enumerate(texts):
         try:
@@ -267,38 +243,21 @@ def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing 
     return trees
 
 
-def _files_of(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise FileNotFoundError(f"treebank not found: {path}")
-    endings = (".mrg", ".mrg.gz")
-    files = sorted(file for file in path.rglob("*") if file.name.lower().endswith(endings) and file.is_file())
-    if not files:
-        raise FileNotFoundError(f"no .mrg file in the folder {path}; name the files")
-    return files
-
-
 def read_bracket_file(path: Path) -> list[BracketNode]:
     """Reads the trees of a file with all leaves; for errors see `read_treebank`."""
-    content = path.read_bytes()
-    if path.suffix.lower() == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} cannot be decompressed: {error}") from error
-    text = "\n".join(read_lines(BytesIO(content), str(path)))
     try:
-        return list(read_brackets(text))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
+            text = "\n".join(read_lines(file, "the file"))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"the file cannot be decompressed: {error}") from error
+    return list(read_brackets(text))
 
 
 def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
     """Raises a `ValueError` for trees whose labels look like words: `(the (old cat))` has the form of `(NP (NN cat))`.
 
-    Labels are certain after a root such as `( (S ...) )` or `(ROOT ...)`, or if a labelled bracket consists of several
-    brackets. Otherwise no label may look like a word, without capitals after its first letter.
+    No label may have small letters without capitals after its first letter, unless there is a root such as
+    `( (S ...) )` or `(ROOT ...)`, or a labelled bracket that consists of several brackets.
     """
     labels: list[str] = []
     nodes = list(roots)
@@ -318,7 +277,8 @@ def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
             raise ValueError(f"the trees look unlabelled: {label!r} stands where a label is expected; {NEED_LABELS}")
 
 
-def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
+def _gold_tree(root: BracketNode, preprocessing: Preprocessing | None) -> GoldTree:
+    preprocessing = preprocessing or Preprocessing()
     words: list[str] = []
     leaves: list[str] = []  # all leaves as written, also those that are dropped
     closed: list[tuple[str, int, int]] = []

@@ -59,10 +59,8 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def prefer(self, theme, media=""):
-        features = [
-            {"name": "prefers-color-scheme", "value": theme},
-            {"name": "prefers-reduced-motion", "value": "reduce"},
-        ]
+        preferences = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in preferences.items()]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
 
     def open(self, **fields):
@@ -85,6 +83,10 @@ class Browser:
 
     def button(self, text, within="#view"):
         return [button for button in self.find(f"{within} button") if text in button.text][0]
+
+    def click_word(self, index):
+        click = "document.querySelector(arguments[0]).dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+        self.run(click, f'.word[data-index="{index}"]')
 
     def text(self, selector="#view"):
         return " ".join(element.text for element in self.find(selector))
@@ -281,22 +283,17 @@ def test_constituents_react_to_mouse_taps_and_arrow_keys(browser):
         figure.send_keys(key)
         seen.append(words().partition(" (")[0])
     assert seen == ["the old man sold the house", "the old man", "sold the house", "the house"]
-    browser.run(
-        "document.querySelector('.word[data-index=\"5\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
-    )
+    browser.click_word(5)
     assert words().startswith("house: ") and " bits" in words()
 
 
 def test_arrow_keys_follow_a_right_to_left_sentence(browser):
     browser.open(text="[[הכלב הזקן] [ישן שם]]")
     figure = browser.find(".figure-box")[0]
-    for key in (Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT):
-        figure.send_keys(key)
+    figure.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT)
     assert browser.find(".said")[0].text.startswith("ישן שם (words 3 to 4)")
     browser.open(text="הכלב ישן שם", tab="gates")
-    figure = browser.find(".gates-tab .figure-box")[0]
-    for key in (Keys.ARROW_LEFT, Keys.ARROW_LEFT):
-        figure.send_keys(key)
+    browser.find(".gates-tab .figure-box")[0].send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     assert "“ישן”" in browser.find(".said")[0].text
 
 
@@ -344,11 +341,7 @@ def test_punctuation_is_attached_or_a_cue_and_the_url_keeps_the_choice(browser, 
     assert "raised after marks" in " ".join(element.text for element in browser.find(".figure .caption"))
     choose("attach")
     browser.wait(lambda: shown()[0] == trees["attach"].words)
-    mark = trees["attach"].words.index("(")
-    browser.run(
-        f"""const mark = document.querySelector('.word[data-index="{mark}"]');
-            mark.dispatchEvent(new MouseEvent("click", {{ bubbles: true }}));"""
-    )
+    browser.click_word(trees["attach"].words.index("("))
     assert browser.text(".said").startswith("(: a mark")
     assert browser.errors() == []
 
@@ -419,10 +412,8 @@ def test_corrected_brackets_update_f1(browser):
     browser.find(".picks button")[2].click()
     assert "((the old man) sold the house)" in browser.text(".correct-tab pre")
     browser.find(".picks button")[2].send_keys(Keys.ARROW_RIGHT)
-    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    for key in (Keys.ENTER, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER):
+        browser.driver.switch_to.active_element.send_keys(key)
     assert "((the old man) (sold the house))" in browser.text(".correct-tab pre")
     assert [row.text.rsplit(" ", 1)[1] for row in browser.find(".scores tbody tr")]
     browser.button("× the old man").click()

@@ -36,22 +36,28 @@ def make(variant):
     return model
 
 
+@torch.no_grad()
+def outputs(model, ids):
+    return model(torch.tensor([[0, *ids]]), **({"output_distances": True} if model.induces_trees else {}))
+
+
+def write(folder, variants, **options):
+    tokenizer = build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
+    write_models(folder, [(name, make(name), tokenizer) for name in variants], **options)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A page with every model variant, in float32."""
-    folder = tmp_path_factory.mktemp("page") / "site"
-    tokenizer = build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
-    write_models(folder, [(name, make(name), tokenizer) for name in VARIANTS], precision="float32")
-    return folder
+    return write(tmp_path_factory.mktemp("page") / "site", VARIANTS, precision="float32")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_script_matches_pytorch(site, variant):
     model = make(variant)
     for ids, reading in zip(SENTENCES, read_in_node(site / "models" / variant, SENTENCES), strict=True):
-        options = {"output_distances": True} if model.induces_trees else {}
-        with torch.no_grad():
-            output = model(torch.tensor([[0, *ids]]), **options)
+        output = outputs(model, ids)
         log_probabilities = output.logits[0].double().log_softmax(-1)
         targets = [*ids, 0]
         surprisals = -log_probabilities[range(len(targets)), targets] / math.log(2)
@@ -73,13 +79,9 @@ def test_the_script_matches_pytorch(site, variant):
 def test_the_script_reads_integers_of_8_and_16_bits(tmp_path, monkeypatch, variant, bytes_per_weight, tolerance):
     monkeypatch.setattr("onlstm_hf.page.weights.MOST_BYTES_PER_WEIGHT", bytes_per_weight)
     model = make(variant)
-    tokenizer = build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
-    write_models(tmp_path / "site", [("model", model, tokenizer)])
-    (reading,) = read_in_node(tmp_path / "site" / "models" / "model", SENTENCES[:1])
-    with torch.no_grad():
-        output = model(torch.tensor([[0, *SENTENCES[0]]]), output_distances=True)
+    (reading,) = read_in_node(write(tmp_path / "site", [variant]) / "models" / variant, SENTENCES[:1])
     layer = model.config.parse_layer or 0
-    expected = model.distances_by_layer(output)[layer, 0, 1:].tolist()
+    expected = model.distances_by_layer(outputs(model, SENTENCES[0]))[layer, 0, 1:].tolist()
     assert reading["distances"][layer] == pytest.approx(expected, abs=tolerance)
 
 
@@ -101,12 +103,9 @@ def test_forget_gates_match_the_equations(site):
 
 
 def test_memory_gates_of_a_prpn_match_its_output(site):
-    model = make("prpn")
     (reading,) = read_in_node(site / "models" / "prpn", SENTENCES[:1])
-    with torch.no_grad():
-        output = model(torch.tensor([[0, *SENTENCES[0]]]), output_distances=True)
-    found = torch.tensor(reading["forgetGates"][0])
-    torch.testing.assert_close(found, output.memory_gates[0, 0, 1:], atol=1e-5, rtol=0)
+    expected = outputs(make("prpn"), SENTENCES[0]).memory_gates[0, 0, 1:]
+    torch.testing.assert_close(torch.tensor(reading["forgetGates"][0]), expected, atol=1e-5, rtol=0)
 
 
 def test_a_weights_file_of_another_size_is_refused():

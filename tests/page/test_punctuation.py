@@ -60,30 +60,19 @@ def typed_sentences():
 CASES = [*typed_sentences(), *random_sentences(1500)]
 
 
-def as_case(text, offsets, distances):
-    return [text, utf16(text, offsets), distances]
-
-
-def test_marks_are_found_as_in_the_package():
+def test_marks_are_found_and_raise_distances_as_in_the_package():
     found = run_script(
-        "return data.map(([text, places]) => punctuation.marksOf(text, places))",
-        [as_case(*case) for case in CASES],
+        """return data.map(([text, places, distances]) => {
+             const marks = punctuation.marksOf(text, places);
+             return [marks, punctuation.raiseAtMarks(distances, marks)];
+           })""",
+        [[text, utf16(text, offsets), distances] for text, offsets, distances in CASES],
         punctuation="trees/punctuation.js",
     )
-    for (text, offsets, _), marks in zip(CASES, found, strict=True):
-        assert marks == [utf16(text, gap) for gap in mark_offsets(text, offsets)], text
-
-
-def test_distances_rise_at_marks_as_in_the_package():
-    found = run_script(
-        """return data.map(([text, places, distances]) =>
-             punctuation.raiseAtMarks(distances, punctuation.marksOf(text, places)))""",
-        [as_case(*case) for case in CASES],
-        punctuation="trees/punctuation.js",
-    )
-    for (text, offsets, distances), raised in zip(CASES, found, strict=True):
-        after_mark = [bool(gap) for gap in mark_offsets(text, offsets)[:-1]]
-        assert raised == pytest.approx(raise_at_marks(distances, after_mark), rel=1e-12), text
+    for (text, offsets, distances), (marks, raised) in zip(CASES, found, strict=True):
+        expected = mark_offsets(text, offsets)
+        assert marks == [utf16(text, gap) for gap in expected], text
+        assert raised == pytest.approx(raise_at_marks(distances, list(map(bool, expected[:-1]))), rel=1e-12), text
 
 
 @pytest.mark.parametrize("share", [1, 0.6])
@@ -93,12 +82,13 @@ def test_marks_are_attached_as_in_the_package(share):
     for text, offsets, distances in CASES:
         words = [text[start:end] for start, end in offsets]
         spans = tree_from_distances(distances, words, generator.choice(("right", "none"))).spans()
-        tree = InducedTree.from_spans(words, [span for span in spans if generator.random() < share], distances)
-        tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words))
-        cases.append([*as_case(text, offsets, distances), {"words": words, "spans": tree.spans()}])
+        tree = InducedTree.from_spans(words, [span for span in spans if generator.random() < share])
+        known = (False,) * len(words)
+        tree = replace(tree, distances=tuple(distances), offsets=tuple(offsets), unknown=known)
+        cases.append([text, utf16(text, offsets), {"words": words, "spans": tree.spans()}])
         expected.append(attach_marks(tree, text, mark_offsets(text, offsets)))
     found = run_script(
-        """return data.map(([text, places, , tree]) => {
+        """return data.map(([text, places, tree]) => {
              const attached = punctuation.attachMarks(tree, text, places, punctuation.marksOf(text, places));
              const none = punctuation.attachMarks(tree, text, places, [...places, null].map(() => []));
              return { ...attached, brackets: exports.toBrackets(attached), none };
@@ -107,7 +97,7 @@ def test_marks_are_attached_as_in_the_package(share):
         punctuation="trees/punctuation.js",
         exports="trees/exports.js",
     )
-    for (_, _, _, given), tree, attached in zip(cases, expected, found, strict=True):
+    for (_, _, given), tree, attached in zip(cases, expected, found, strict=True):
         assert attached["words"] == list(tree.words)
         assert [tuple(span) for span in attached["spans"]] == tree.spans(), tree
         assert [tree.words[leaf] for leaf in attached["wordAt"]] == given["words"]

@@ -21,6 +21,7 @@ from tests.helpers.loopback import free_port
 from tests.helpers.tiny_models import KINDS
 
 MODULES = sorted(STATIC.rglob("*.js"))
+DISTILLED = ("onlstm-english", "onlstm-ptb-small-distilled", "onlstm-es-small-distilled")
 
 
 @pytest.fixture(scope="module")
@@ -82,20 +83,16 @@ def test_every_module_is_imported_by_the_page():
         path = waiting.pop()
         if path not in reached:
             reached.add(path)
-            source = path.read_text(encoding="utf-8")
-            names = re.findall(r'from "(\.[^"]+)"', source)
+            names = re.findall(r'from "(\.[^"]+)"', path.read_text(encoding="utf-8"))
             waiting += [(path.parent / name).resolve() for name in names]
     assert reached == set(MODULES)
 
 
-def test_checkpoints_with_the_same_name_are_numbered(tmp_path, model, tokenizer):
-    write_models(tmp_path / "site", [("a/best", model, tokenizer), ("b/best", model, tokenizer)], precision="float32")
-    assert read_json(tmp_path / "site/site.json")["models"] == ["best", "best-2"]
-
-
-def test_the_demo_page_is_not_cached(tmp_path, checkpoint):
-    write_page(tmp_path / "site", [str(checkpoint)], precision="float32", offline=False)
-    assert "files" not in read_json(tmp_path / "site/site.json")
+def test_checkpoints_with_the_same_name_are_numbered_and_the_demo_page_is_not_cached(tmp_path, model, tokenizer):
+    models = [("a/best", model, tokenizer), ("b/best", model, tokenizer)]
+    write_models(tmp_path / "site", models, precision="float32", offline=False)
+    content = read_json(tmp_path / "site/site.json")
+    assert content["models"] == ["best", "best-2"] and "files" not in content
 
 
 @pytest.mark.parametrize(
@@ -118,25 +115,22 @@ def test_an_unsupported_tokenizer_is_refused(tmp_path, model):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("precision", ["int8", "float32"])
-@pytest.mark.parametrize("eos_token_id", [None, [0, 1]])
-def test_a_model_without_a_single_eos_token_is_refused(tmp_path, tokenizer, eos_token_id, precision):
-    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=eos_token_id)
-    with pytest.raises(ValueError, match="one <eos>, but the model's eos_token_id is"):
-        write_models(tmp_path / "site", [("x", model, tokenizer)], precision=precision)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"eos_token_id": None}, "one <eos>, but the model's eos_token_id is"),
+        ({"eos_token_id": [0, 1]}, "one <eos>, but the model's eos_token_id is"),
+        ({"eos_token_id": 0, "num_softmaxes": 2}, "one softmax"),
+    ],
+)
+def test_unsupported_models_are_refused(tmp_path, tokenizer, options, message):
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), **options)
+    with pytest.raises(ValueError, match=message):
+        write_models(tmp_path / "site", [("x", model, tokenizer)])
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "onlstm-english",
-        "onlstm-ptb-small-distilled",
-        "onlstm-ptb-small",
-        "onlstm-es-small-distilled",
-        "prpn-ptb-small",
-    ],
-)
+@pytest.mark.parametrize("name", [*DISTILLED, "onlstm-ptb-small", "prpn-ptb-small"])
 def test_texts_about_a_model_come_from_its_card(project_root, name):
     folder = project_root / "model_cards" / name
     card = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", (folder / "README.md").read_text()).split())
@@ -147,7 +141,7 @@ def test_texts_about_a_model_come_from_its_card(project_root, name):
     for sentence in [*about["trained"], *about["limits"]]:
         assert sentence in card
     is_distilled = any("learned the average" in sentence for sentence in about["trained"])
-    assert is_distilled == (name == "onlstm-english" or name.endswith("-distilled"))
+    assert is_distilled == (name in DISTILLED)
 
 
 def test_a_model_without_a_card_has_no_claims(checkpoint):

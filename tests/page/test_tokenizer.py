@@ -58,21 +58,15 @@ def read_with_script(tokenizer, texts):
     )
 
 
-def assert_same_ids(tokenizer, texts):
-    for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
-        words, ids, word_of_token, _ = encode_sentence(tokenizer, text)
-        assert (reading["words"], reading["ids"], reading["wordOfToken"]) == (words, ids, word_of_token), text
-
-
-def assert_same_readings(tokenizer, texts):
+def assert_same_readings(tokenizer, texts, of_pieces=False):
+    """Compares what the script reads; for tokenizers of pieces without places and unknown words."""
     for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
         words, ids, word_of_token, places = encode_sentence(tokenizer, text)
-        assert reading["ids"] == ids, text
-        assert reading["wordOfToken"] == word_of_token, text
-        assert reading["words"] == words, text
-        assert reading["places"] == utf16(text, places), text
-        unknown = {word for word, token in zip(word_of_token, ids, strict=True) if token == tokenizer.unk_token_id}
-        assert reading["isUnknown"] == [word in unknown for word in range(len(words))], text
+        assert (reading["words"], reading["ids"], reading["wordOfToken"]) == (words, ids, word_of_token), text
+        if not of_pieces:
+            assert reading["places"] == utf16(text, places), text
+            unknown = {word for word, token in zip(word_of_token, ids, strict=True) if token == tokenizer.unk_token_id}
+            assert reading["isUnknown"] == [word in unknown for word in range(len(words))], text
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -86,20 +80,21 @@ def test_subword_tokenizers_match_the_library(parts):
     source = [*TEXT[:4], *random_texts(300, seed=1)]
     options = {"vocab_size": 150, "min_count": 1, "lowercase": True, "digits_to_n": True}
     tokenizer = build_subword_tokenizer(source, parts=parts, **options)
-    assert_same_ids(tokenizer, [text for text in [*TEXT[:4], *random_texts(300)] if "<" not in text])
+    assert_same_readings(
+        tokenizer, [text for text in [*TEXT[:4], *random_texts(300)] if "<" not in text], of_pieces=True
+    )
 
 
-def test_an_unknown_character_is_not_the_word_null():
-    tokenizer = build_subword_tokenizer(["null nullify nullify nullify ify"] * 9, vocab_size=60, min_count=1)
-    assert_same_ids(tokenizer, ["éify", "é nullify"])
-
-
-def test_very_long_words_are_tokenized():
-    tokenizer = build_subword_tokenizer(["ab abab abababab"] * 9, vocab_size=60, min_count=1)
-    texts = ["ab" * 20_000, "a b " * 10_000]
-    readings = read_with_script(tokenizer, texts)
-    for text, reading in zip(texts, readings, strict=True):
-        assert reading["ids"] == encode_sentence(tokenizer, text)[1]
+@pytest.mark.parametrize(
+    "source, texts",
+    [
+        ("null nullify nullify nullify ify", ["éify", "é nullify"]),  # the unknown character is not the word null
+        ("ab abab abababab", ["ab" * 20_000, "a b " * 10_000]),
+    ],
+)
+def test_unknown_characters_and_very_long_words_are_tokenized(source, texts):
+    tokenizer = build_subword_tokenizer([source] * 9, vocab_size=60, min_count=1)
+    assert_same_readings(tokenizer, texts, of_pieces=True)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +106,7 @@ def test_released_tokenizers_match_the_library(project_root, name):
         assert_same_readings(tokenizer, [*TEXT, *TYPED, *random_texts(1500)])
     else:
         texts = ["我們 的 老師 說 他 喜歡 這 本 書", "他 在 學校 學習 中文", *TEXT]
-        assert_same_ids(tokenizer, texts)
+        assert_same_readings(tokenizer, texts, of_pieces=True)
 
 
 @pytest.mark.slow

@@ -127,14 +127,3 @@ def test_sensitive_rows_have_finer_steps_within_the_target_size(tmp_path, monkey
     monkeypatch.setattr(f"{WEIGHTS}.MAX_BYTES", 0)
     assert write(1.3, 2) <= 1.005 * 1.3 * num_weights < write(1.4, 2)  # a large model
     assert MAX_BYTES < 9_000_000
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [({"num_softmaxes": 2}, "one softmax"), ({}, "precision must be one of int8, float32, not 'x'")],
-)
-def test_unsupported_models_are_refused(tmp_path, options, message):
-    model = KINDS["onlstm"].make(eos_token_id=0, **options)
-    with pytest.raises(ValueError, match=message):
-        write_weights(model, tmp_path / "weights.bin", "int8" if options else "x")
-    assert list(tmp_path.iterdir()) == []

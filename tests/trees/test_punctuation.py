@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from statistics import pstdev
 
@@ -11,19 +12,19 @@ from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.punctuation import attach_marks, raise_at_marks
 
-FOUR, SIX = list("abcd"), list("abcdef")
 THREE_PAIRS = [(0, 2), (2, 4), (4, 6)]
 
 
-def with_marks(words: list[str], spans, text: str) -> InducedTree:
-    offsets, end = [], 0
-    for word in words:
-        start = text.index(word, end)
-        end = start + len(word)
-        offsets.append((start, end))
-    tree = InducedTree.from_spans(words, spans, [0.5] * len(words))
-    tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words))
-    return attach_marks(tree, text, mark_offsets(text, offsets))
+def with_marks(spans, text: str) -> InducedTree:
+    """Attaches the marks to a tree whose words are the small letters alone."""
+    offsets = [match.span() for match in re.finditer(r"(?<![a-z])[a-f](?![a-z])", text)]
+    words = [text[start:end] for start, end in offsets]
+    return attach_marks(parsed_tree(words, spans, [0.5] * len(words), offsets), text, mark_offsets(text, offsets))
+
+
+def parsed_tree(words, spans, distances, offsets) -> InducedTree:
+    tree = InducedTree.from_spans(words, spans)
+    return replace(tree, distances=tuple(distances), offsets=tuple(offsets), unknown=(False,) * len(words))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,20 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         ),
         # brackets in the spelling of the Penn Treebank
         ([(1, 4), (1, 3)], "a -LRB- b c-rrb- d -LCB-.", ["a", [["-LRB-", "b", "c", "-rrb-"], "d"], "-LCB-", "."]),
+        # quotation marks open before a word and close after one
+        (THREE_PAIRS, 'a b--"c d"--e f', [["a", "b"], "--", ['"', "c", "d", '"'], "--", ["e", "f"]]),
+        (THREE_PAIRS, "a b \"c 'd'\" e f", [["a", "b"], ['"', "c", "'", "d", "'", '"'], ["e", "f"]]),
+        (THREE_PAIRS, 'a b "c "d" " e f', [["a", "b"], ['"', "c", '"', "d", '"', '"'], ["e", "f"]]),
+        (THREE_PAIRS, "a b “c „d“” e f", [["a", "b"], ["“", "c", "„", "d", "“", "”"], ["e", "f"]]),
+        (THREE_PAIRS, 'a b (c "d) e f', [["a", "b"], ["(", "c", '"', "d", ")"], ["e", "f"]]),
+        # inch signs, apostrophes, and closing before opening marks
+        (THREE_PAIRS, 'a b" c d" e f', [["a", "b"], '"', ["c", "d"], '"', ["e", "f"]]),
+        (THREE_PAIRS, "a 'b 'c d e f", [["a", "'", "b"], ["'", "c", "d"], ["e", "f"]]),
+        (THREE_PAIRS, "a b) c d ( e f", [["a", "b"], ")", ["c", "d"], ["(", "e", "f"]]),
     ],
 )
 def test_marks_attach_as_in_treebanks(spans, text, expected):
-    assert with_marks(FOUR, spans, text).to_nested() == expected
+    assert with_marks(spans, text).to_nested() == expected
 
 
 @pytest.mark.parametrize(
@@ -76,29 +87,11 @@ def test_opening_marks_are_paired(pair):
     opening, closing = pair.split() if " " in pair else pair
     expected = [["a", "b"], [opening, "c", "d", closing], ["e", "f"]]
     for text in (f"a b {opening}c d{closing} e f", f"a b {opening} c d {closing} e f", f"a b{opening}c d{closing}e f"):
-        assert with_marks(SIX, THREE_PAIRS, text).to_nested() == expected
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ('a b--"c d"--e f', [["a", "b"], "--", ['"', "c", "d", '"'], "--", ["e", "f"]]),
-        ("a b \"c 'd'\" e f", [["a", "b"], ['"', "c", "'", "d", "'", '"'], ["e", "f"]]),
-        ('a b "c "d" " e f', [["a", "b"], ['"', "c", '"', "d", '"', '"'], ["e", "f"]]),
-        ("a b “c „d“” e f", [["a", "b"], ["“", "c", "„", "d", "“", "”"], ["e", "f"]]),
-        ('a b (c "d) e f', [["a", "b"], ["(", "c", '"', "d", ")"], ["e", "f"]]),
-        # inch signs, apostrophes, and closing before opening marks
-        ('a b" c d" e f', [["a", "b"], '"', ["c", "d"], '"', ["e", "f"]]),
-        ("a 'b 'c d e f", [["a", "'", "b"], ["'", "c", "d"], ["e", "f"]]),
-        ("a b) c d ( e f", [["a", "b"], ")", ["c", "d"], ["(", "e", "f"]]),
-    ],
-)
-def test_quotation_marks_open_before_a_word_and_close_after_one(text, expected):
-    assert with_marks(SIX, THREE_PAIRS, text).to_nested() == expected
+        assert with_marks(THREE_PAIRS, text).to_nested() == expected
 
 
 def test_marks_have_offsets_and_no_distance():
-    tree = with_marks(["a", "b"], [], " a, b! ")
+    tree = with_marks([], " a, b! ")
     assert tree.words == ("a", ",", "b", "!")
     assert tree.offsets == ((1, 2), (2, 3), (4, 5), (5, 6))
     assert [math.isnan(distance) for distance in tree.distances] == [False, True, False, True]
@@ -128,8 +121,8 @@ def marked_sentences(draw):
         if gap < len(words):
             offsets.append((len(text), len(text) + len(words[gap])))
             text += words[gap]
-    tree = InducedTree.from_spans(words, [span for span in spans if draw(st.booleans())], distances)
-    return replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words)), text, pairs
+    kept = [span for span in spans if draw(st.booleans())]
+    return parsed_tree(words, kept, distances, offsets), text, pairs
 
 
 @given(marked_sentences())

@@ -29,6 +29,11 @@ def shown_texts(svg):
     return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
+def pins(root):
+    """Returns the points of distances, which have tooltips, unlike those of the layers' names."""
+    return [circle for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None]
+
+
 @pytest.mark.parametrize(
     ("nested", "width", "lines"),
     [
@@ -37,6 +42,7 @@ def shown_texts(svg):
         ([["日本語", "e\u0301"], "😀"], 120, ["     ┌─────┐", "  ┌──┴──┐  │", "日本語  e\u0301  😀"]),
         ([["the", ["old", "cat"]], "sat"], 15, ["┬─┬─the", "│ └─┬─old", "│   └─cat", "└─sat"]),
         (["\x1b[31mred", "a\nb"], 120, ["   ┌──────┐", "[31mred  a b"]),
+        *(([[word, "a"], "b"], 120, [" ┌────┐", "┌┴─┐  │", f"␣{word}  a  b"]) for word in ("\u0301", "\u200b")),
     ],
 )
 def test_layout_of_short_and_long_sentences(nested, width, lines):
@@ -49,12 +55,6 @@ def test_text_does_not_exceed_the_width(num_words, width, random):
     drawing = tree_to_text(tree, width=width)
     assert max(len(line) for line in drawing.split("\n")) <= width
     assert drawing.count("word") == num_words
-
-
-@pytest.mark.parametrize("word", ["\u0301", "\u200b"])
-def test_zero_width_words_get_a_column(word):
-    tree = InducedTree.from_nested([[word, "a"], ["b", "c"]])
-    assert str(tree).splitlines()[:2] == str(InducedTree.from_nested([["x", "a"], ["b", "c"]])).splitlines()[:2]
 
 
 def test_outlines_show_the_depth_of_words_too_deep_to_indent():
@@ -109,14 +109,13 @@ def test_every_layer_has_a_point_below_every_word():
     distances = numpy.array([[0.1, 0.9, 0.3], [40.0, 20.0, 30.0]])
     root = ElementTree.fromstring(distances_to_svg(TREE, distances, ["forget", "input"]))
     word_x = [element.get("x") for element in root.findall(f"{SVG}text") if element.text in TREE.words]
-    pins = [circle for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None]
-    assert [pin.get("cx") for pin in pins] == word_x * 2
-    assert [pin.find(f"{SVG}title").text for pin in pins[3:]] == ["the: 40", "old: 20", "cat: 30"]
-    heights = [-float(pin.get("cy")) for pin in pins]
+    assert [pin.get("cx") for pin in pins(root)] == word_x * 2
+    assert [pin.find(f"{SVG}title").text for pin in pins(root)[3:]] == ["the: 40", "old: 20", "cat: 30"]
+    heights = [-float(pin.get("cy")) for pin in pins(root)]
     for layer, drawn in zip(distances, (heights[:3], heights[3:]), strict=True):
         assert numpy.allclose(numpy.corrcoef(layer, drawn)[0, 1], 1)
     assert {"forget", "input", "0", "1", "20", "40"} <= {element.text for element in root.iter(f"{SVG}text")}
-    assert len({pin.get("fill") for pin in pins}) == 2
+    assert len({pin.get("fill") for pin in pins(root)}) == 2
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))
@@ -124,22 +123,20 @@ def test_points_are_within_their_scale(distances):
     root = ElementTree.fromstring(tree_to_svg(TREE, distances))
     grid = [path.get("d") for path in root.findall(f"{SVG}path") if path.get("class") == "grid-stroke"]
     heights = [float(line.split("L")[1].split()[1]) for line in grid]
-    pins = [circle for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None]
     assert 2 <= len(grid) <= 5
-    assert all(min(heights) - 0.1 <= float(pin.get("cy")) <= max(heights) + 0.1 for pin in pins)
+    assert all(min(heights) - 0.1 <= float(pin.get("cy")) <= max(heights) + 0.1 for pin in pins(root))
     assert max(heights) < float(root.get("height"))
 
 
 def test_labels_of_close_distances_differ():
-    svg = tree_to_svg(TREE, [0.9999812, 0.9999835, 0.9999821])
-    labels = [text for text in shown_texts(svg) if text.startswith("0.9")]
+    texts = shown_texts(tree_to_svg(TREE, [0.9999812, 0.9999835, 0.9999821]))
+    labels = [text for text in texts if text.startswith("0.9")]
     assert len(labels) >= 2 and len(set(labels)) == len(labels)
 
 
 def test_non_finite_distances_get_no_point():
     root = ElementTree.fromstring(tree_to_svg(TREE, [math.inf, math.nan, 0.5]))
-    pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
-    assert pins == ["cat: 0.5"]
+    assert [pin.find(f"{SVG}title").text for pin in pins(root)] == ["cat: 0.5"]
 
 
 def test_wrong_numbers_of_distances_and_names_and_different_words_are_refused():
@@ -194,23 +191,18 @@ def test_constituents_that_are_not_gold_are_dashed():
     assert f"gold: {gold.to_bracket()}; gold again" in root.find(f"{SVG}desc").text
 
 
-def legs(svg):
-    """Returns the positions of the left and right leg of each constituent."""
-    paths = [element.get("d") for element in ElementTree.fromstring(svg).iter(f"{SVG}path")]
-    matches = [re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path) for path in paths]
-    return [(float(match[1]), float(match[3])) for match in matches if match]
-
-
 def test_right_to_left_text_has_its_first_word_on_the_right():
     words = ["القطة", "السوداء", "نامت", "على", "N"]
     tree = InducedTree.from_nested([[words[0], words[1]], [words[2], [words[3], words[4]]]])
-    svg = tree_to_svg(tree, distances=[1, 2, 3, 4, 5])
-    position = {element.text: float(element.get("x")) for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
-    assert [position[word] for word in words] == sorted((position[word] for word in words), reverse=True)
-    assert all(left < right for left, right in legs(svg))
-    assert (position[words[1]], position[words[0]]) in legs(svg)
-    pins = [float(circle.get("cx")) for circle in ElementTree.fromstring(svg).iter(f"{SVG}circle")][1:]
-    assert pins == [position[word] for word in words]
+    root = ElementTree.fromstring(tree_to_svg(tree, distances=[1, 2, 3, 4, 5]))
+    place_of = {element.text: float(element.get("x")) for element in root.iter(f"{SVG}text")}
+    places = [place_of[word] for word in words]
+    assert places == sorted(places, reverse=True) == [float(pin.get("cx")) for pin in pins(root)]
+    paths = [
+        re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path.get("d")) for path in root.iter(f"{SVG}path")
+    ]
+    legs = [(float(match[1]), float(match[3])) for match in paths if match]  # left and right leg of each constituent
+    assert all(left < right for left, right in legs) and (places[1], places[0]) in legs
 
 
 @pytest.mark.parametrize("words", [["the", "cat"], ["猫", "が"], ["the", "قط", "sat"], ["1", "2"]])

@@ -16,7 +16,7 @@ from tests.helpers.random_trees import numbered
 from tests.helpers.requirements import library
 
 # Few different values make ties common.
-DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("inf")), min_size=1, max_size=12)
+DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("inf")), max_size=12)
 WORDS = st.text(alphabet="ab()-LRB\\u0 \n\u3000é😀", max_size=8)
 NESTED = st.recursive(WORDS, lambda subtree: st.lists(subtree, min_size=1, max_size=4), max_leaves=15)
 NUM_WORDS = 10_000
@@ -24,8 +24,8 @@ NUM_WORDS = 10_000
 
 def papers_tree(distances, words):
     """The papers' rule, as a recursion."""
-    if len(words) == 1:
-        return words[0]
+    if len(words) < 2:
+        return words[0] if words else []
     largest = max(distances)
     at = next(index for index, distance in enumerate(distances) if distance == largest)
     right = words[at] if at + 1 == len(words) else [words[at], papers_tree(distances[at + 1 :], words[at + 1 :])]
@@ -34,8 +34,8 @@ def papers_tree(distances, words):
 
 def unbiased_tree(distances, words, sign=-1):
     """Ties are broken to the first word, or to the last one with a positive sign."""
-    if len(words) == 1:
-        return words[0]
+    if len(words) < 2:
+        return words[0] if words else []
     at = max(range(1, len(words)), key=lambda index: (distances[index], sign * index))
     return [unbiased_tree(distances[:at], words[:at], sign), unbiased_tree(distances[at:], words[at:], sign)]
 
@@ -67,6 +67,9 @@ RECURSIONS = {"right": papers_tree, "none": unbiased_tree, "ranges": partial(unb
 
 
 @given(DISTANCES, st.sampled_from(list(RECURSIONS)))
+@example([], "right")
+@example([], "none")
+@example([], "ranges")
 def test_each_rule_equals_its_recursive_definition(distances, bias):
     words = numbered(len(distances))
     assert tree_from_distances(distances, words, bias).to_nested() == RECURSIONS[bias](distances, words)
@@ -76,13 +79,7 @@ def test_each_rule_equals_its_recursive_definition(distances, bias):
 def test_unbiased_rule_does_not_use_the_first_distance(distances, other):
     words = numbered(len(distances))
     tree = tree_from_distances(distances, words, branching_bias="none")
-    assert tree == tree_from_distances([other, *distances[1:]], words, branching_bias="none")
-
-
-@pytest.mark.parametrize("bias", ["right", "none", "ranges"])
-def test_no_word_one_word_and_two_words(bias):
-    nested = [tree_from_distances([1.0] * n, ["a", "b"][:n], bias).to_nested() for n in range(3)]
-    assert nested == [[], "a", ["a", "b"]]
+    assert tree == tree_from_distances([other, *distances[1:]][: len(words)], words, branching_bias="none")
 
 
 def test_arrays_and_tensors_make_the_same_tree_as_lists():
@@ -104,8 +101,6 @@ def test_arrays_and_tensors_make_the_same_tree_as_lists():
         ([1.0], ["a", "b"], "right", "1 distances for 2 words"),
         ([1.0, float("nan")], ["a", "b"], "right", "'b' is NaN"),
         ([1.0, 2.0], ["a", "b"], "left", "branching_bias"),
-        ([[1.0, 2.0]], ["a"], "right", "flat sequence"),
-        (numpy.float64(1.0), ["a"], "right", "flat sequence"),
         ([1.0, 2.0], "ab", "right", "sequence of strings"),
         ([1.0, 2.0], ["a", 2], "right", "sequence of strings"),
     ],
@@ -224,32 +219,17 @@ def test_anything_but_nested_lists_of_words_is_refused(nested):
         InducedTree.from_nested(nested)
 
 
-def test_a_list_that_contains_itself_is_refused_but_not_a_repeated_list():
-    nested = ["a"]
-    assert InducedTree.from_nested([nested, nested]).words == ("a", "a")
-    nested.append([nested])
-    with pytest.raises(ValueError, match="contains itself"):
-        InducedTree.from_nested(nested)
-
-
-@pytest.mark.parametrize(
-    ("spans", "message"),
-    [
-        ([(0, 2), (1, 3)], "cross"),
-        *(([span], "not a span") for span in ((0, 4), (-1, 2), (2, 2))),
-        *(([span], "pairs .* of integers") for span in ((0, 1.9), ("0", "2"), 1)),
-    ],
-)
-def test_impossible_spans_are_refused(spans, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("spans", [[(0, 2), (1, 3)], [(0, 4)], [(-1, 2)], [(2, 2)]])
+def test_impossible_spans_are_refused(spans):
+    with pytest.raises(ValueError, match="not a span|the spans .* cross"):
         InducedTree.from_spans(["a", "b", "c"], spans)
 
 
 def test_depth_and_arity():
-    trees = [InducedTree.from_nested(nested) for nested in ([], "a", ["a", "b", "c"], ["a", ["b", "c"], "d"])]
-    assert [tree.depth for tree in trees] == [0, 0, 1, 2]
-    assert [tree.is_binary for tree in trees] == [True, True, False, False]
-    assert InducedTree.from_nested(["a", ["b", ["c", "d"]]]).is_binary
+    all_nested = ([], "a", ["a", "b", "c"], ["a", ["b", "c"], "d"], ["a", ["b", ["c", "d"]]])
+    trees = [InducedTree.from_nested(nested) for nested in all_nested]
+    assert [tree.depth for tree in trees] == [0, 0, 1, 2, 3]
+    assert [tree.is_binary for tree in trees] == [True, True, False, False, True]
 
 
 def test_nltk_trees_round_trip():
