@@ -1,6 +1,5 @@
 """Dynamic evaluation (Krause, Kahembwe, Murray & Renals 2018): the model is trained on the test text while reading."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -21,29 +20,12 @@ class DynamicEvaluationDiverged(ValueError):
 
 
 class DynamicEvaluation(NamedTuple):
-    """Settings of dynamic evaluation (section 4 of the paper).
+    """Settings of dynamic evaluation (section 4 of the paper)."""
 
-    Attributes:
-        learning_rate: eta.
-        decay: lambda, the fraction of the distance to the original weights that each update goes back; 0 to 1.
-        segment_length: tokens of each row between two updates.
-        epsilon: constant added to the root mean squares of the gradients, as a multiple of their mean; only for the
-            RMS-normalised update.
-    """
-
-    learning_rate: float
-    decay: float = 0.0
-    segment_length: int = 5
-    epsilon: float = 1.0
-
-    def check(self) -> None:
-        """Raises a `ValueError` for a setting out of range."""
-        numbers_fit = 0 <= self.learning_rate < math.inf and 0 <= self.decay <= 1 and 0 < self.epsilon < math.inf
-        if not numbers_fit or self.segment_length < 1:
-            raise ValueError(
-                "dynamic evaluation needs a learning rate of at least 0, a decay between 0 and 1, segments of at "
-                f"least one token and an epsilon above 0, not {self}"
-            )
+    learning_rate: float  # eta
+    decay: float = 0.0  # lambda, the fraction of the distance to the original weights that each update goes back
+    segment_length: int = 5  # tokens of each row between two updates
+    epsilon: float = 1.0  # added to root mean squares of gradients, in units of their mean; only with `gradient_rms`
 
 
 def adapted_log_probabilities(
@@ -76,19 +58,16 @@ def adapted_log_probabilities(
         settings: see `DynamicEvaluation`; `None` makes no updates.
         caches: see `CachePointer`; by default the model is used alone.
         gradient_rms: result of `gradient_root_mean_squares`, one tensor per trained parameter.
-        chunk_length: tokens of each row per forward pass without updates; with updates it is the `segment_length`.
-            Scores of shape `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
+        chunk_length: tokens of each row per forward pass without updates. Scores of shape
+            `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
         model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:
         Natural log probabilities of the tokens for each cache, `[N]` in float64.
 
     Raises:
-        ValueError: also for settings out of range, and if there should be updates but no parameter is trained.
         DynamicEvaluationDiverged: if the learning rate is so high that the weights become infinite.
     """
-    for setting in (*([settings] if settings else []), *caches):
-        setting.check()
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
     window, state = CacheWindow(caches), None
     with _adapted_weights(model) if settings else evaluation_mode(model) as adapted:
@@ -124,11 +103,7 @@ def _rates(
     """Returns the decay and the divisor of the gradient for each weight."""
     if gradient_rms is None:
         return [weights[0].new_tensor(settings.decay)] * len(weights), [weights[0].new_ones(())] * len(weights)
-    if [rms.shape for rms in gradient_rms] != [weight.shape for weight in weights]:
-        raise ValueError("gradient_rms is not of this model: its tensors have other shapes than the weights")
     mean = torch.cat([rms.flatten() for rms in gradient_rms]).mean()
-    if not 0 < mean < math.inf:
-        raise ValueError(f"the gradients of the training text have the mean {mean.item()}; it must be above 0")
     return (
         [(settings.decay / mean * rms).clamp(max=1) for rms in gradient_rms],
         [rms + settings.epsilon * mean for rms in gradient_rms],
@@ -144,9 +119,6 @@ def gradient_root_mean_squares(
     """Returns the root mean square of each parameter's gradient over a training text, in the order of `parameters()`.
 
     The text `[N]` is read in batches, see `stream_log_likelihood`. Dropout is off, and the weights do not change.
-
-    Raises:
-        ValueError: if no parameter is trained.
     """
     state, num_batches = None, 0
     with _adapted_weights(model) as (weights, _):
@@ -161,13 +133,8 @@ def gradient_root_mean_squares(
 
 @contextmanager
 def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """Yields the trained parameters and copies of their values, and restores weights and mode after the block.
-
-    The model is in evaluation mode in the block.
-    """
+    """Yields the parameters in evaluation mode with copies of their values, and restores weights and mode."""
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not weights:
-        raise ValueError("no parameter of the model requires a gradient, so none can be adapted")
     original_weights = [weight.detach().clone() for weight in weights]
     try:
         with evaluation_mode(model, gradients=True):

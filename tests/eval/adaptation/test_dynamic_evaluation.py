@@ -155,22 +155,3 @@ def test_weights_are_restored_if_the_learning_rate_is_too_high(stream):
     with pytest.raises(ValueError, match="the learning rate 1e[+]38 is too high"):
         adapted_log_probabilities(model, stream, DynamicEvaluation(1e38))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("learning_rate", -1.0), ("learning_rate", math.nan), ("decay", 1.5), ("segment_length", 0), ("epsilon", 0)],
-)
-def test_settings_out_of_range_are_refused(stream, name, value):
-    with pytest.raises(ValueError, match="dynamic evaluation needs"):
-        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS._replace(**{name: value}))
-    with pytest.raises(ValueError, match="a cache needs"):
-        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)])
-
-
-def test_statistics_of_another_model_and_frozen_models_are_refused(stream):
-    model, other = KINDS["lstm"].make(eos_token_id=EOS), KINDS["gru"].make(eos_token_id=EOS)
-    with pytest.raises(ValueError, match="gradient_rms is not of this model"):
-        adapted_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_root_mean_squares(other, stream))
-    with pytest.raises(ValueError, match="requires a gradient"):
-        adapted_log_probabilities(model.requires_grad_(False), stream, SETTINGS)
