@@ -17,20 +17,16 @@ RARE = "?"
 Script = list[tuple[str, ...]]  # the events of a document, five words each
 
 
-def entity_script(events: Sequence[Event]) -> Script:
-    """Returns the events of a document with entities as arguments."""
-    return [_words(event, arguments) for event, arguments in zip(events, entity_arguments(events), strict=True)]
-
-
-def noun_script(events: Sequence[Event]) -> Script:
-    """Returns the events of a document with lemmas of nouns as arguments."""
-    return [_words(event, [noun_lemma(head) if head else NONE for head in event[2:5]]) for event in events]
-
-
-def _words(event: Event, arguments: Sequence[str]) -> tuple[str, ...]:
-    verb = "_".join([verb_lemma(event.verb), *([event.particle.word.lower()] if event.particle else [])])
-    preposition = event.preposition.word.lower() if event.preposition else NONE
-    return tuple(kind + word for kind, word in zip(KINDS, (verb, *arguments, preposition), strict=True))
+def write_script(events: Sequence[Event], has_entities: bool) -> Script:
+    """Returns the words of a document's events, with entities or lemmas of nouns as arguments."""
+    nouns = [[noun_lemma(head) if head else NONE for head in event[2:5]] for event in events]
+    script = []
+    for event, arguments in zip(events, entity_arguments(events) if has_entities else nouns, strict=True):
+        verb = "_".join([verb_lemma(event.verb), *([event.particle.word.lower()] if event.particle else [])])
+        preposition = event.preposition.word.lower() if event.preposition else NONE
+        words = (verb, *arguments, preposition)
+        script.append(tuple(kind + word for kind, word in zip(KINDS, words, strict=True)))
+    return script
 
 
 def split(documents: Sequence) -> dict[str, list]:
@@ -64,12 +60,7 @@ def write_scripts(folder: str | os.PathLike, parts: dict[str, list[Script]]) -> 
 
 
 def read_scripts(path: str | os.PathLike) -> list[Script]:
-    """Reads the scripts of a file, one per line.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if a line does not consist of events; the message has the line number.
-    """
+    """Reads the scripts of a file, one per line; a `ValueError` names a line that does not consist of events."""
     scripts = []
     for number, line in enumerate(read_text_file(path), start=1):
         words, size = line.split(), len(KINDS)

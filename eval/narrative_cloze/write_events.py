@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout that this script belongs to
 
-from eval.narrative_cloze.event_files import describe, entity_script, noun_script, replace_rare, split, write_scripts
+from eval.narrative_cloze.event_files import describe, replace_rare, split, write_script, write_scripts
 from eval.narrative_cloze.events import events
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.report.tables import format_table
@@ -22,7 +22,6 @@ from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import run_program
 
 MIN_COUNT = 2  # rarer words of the training documents become `?`
-WRITERS = {"entities": entity_script, "nouns": noun_script}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +49,9 @@ def write_events(options: argparse.Namespace) -> None:
     if len(documents) < 5:
         raise ValueError(f"the treebank has {len(documents)} documents with events; at least 5 are needed")
     rows = []
-    for name, script in WRITERS.items():
-        parts = replace_rare(split([script(document) for document in documents]), MIN_COUNT)
+    for name in ("entities", "nouns"):
+        scripts = [write_script(document, has_entities=name == "entities") for document in documents]
+        parts = replace_rare(split(scripts), MIN_COUNT)
         write_scripts(Path(options.output_dir, name), parts)
         for part, scripts in parts.items():
             numbers = describe(scripts)
