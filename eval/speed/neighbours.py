@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from eval.speed.cases import LSTM, Stack, run_lstm, run_onlstm, training_pass
-from eval.speed.measurement import Outcome, Row, ratios, take_turns
+from eval.speed.measurement import Outcome, ratios, row, take_turns
 from onlstm_hf import PRPNConfig
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.models.modeling_prpn import ReadingLayer
@@ -53,21 +53,18 @@ def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
         contestants[f"{name} {stack}"] = training_pass(layers, run, stack, None, device)
         lstm = [nn.LSTM(*pair) for pair in sizes]
         contestants[f"{LSTM} {stack}"] = training_pass(lstm, run_lstm, stack, None, device)
+    (num_tokens,) = {stack.batch_size * stack.length for stack in stacks.values()}
     outcomes = []
     for count in numbers:
         with busy_neighbours(count):
             for run in contestants.values():  # warm-up: starts threads and allocates memory
                 run()
             seconds = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
-        case = f"training with {torch.get_num_threads()} threads beside {count} busy processes"
-        rows = [
-            Row(
-                case, f"{name} {stack}, time of {LSTM}", ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
-            )
-            for name, stack in stacks.items()
-        ]
-        num_tokens = {stack.batch_size * stack.length for stack in stacks.values()}.pop()
-        outcomes.append(Outcome(case, seconds, num_tokens, rows, {}))
+        case, rows = f"training with {torch.get_num_threads()} threads beside {count} busy processes", []
+        for name, stack in stacks.items():
+            slower = ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
+            rows.append(row(case, f"{name} {stack}, time of {LSTM}", slower))
+        outcomes.append(Outcome(case, seconds, num_tokens, rows))
     return outcomes
 
 
