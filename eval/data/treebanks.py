@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,7 @@ class Treebank:
         self._read(self._chosen(None))
 
     def read_for(self, name: str, stored: Mapping[str, Any] | None) -> list[GoldTree]:
-        """Returns the trees with the preprocessing of a model.
-
-        Args:
-            name: name of the model.
-            stored: `treebank_preprocessing` of its configuration.
+        """Returns the trees with the preprocessing of a model, `treebank_preprocessing` of its configuration.
 
         Raises:
             ValueError: if the trees have no words, or an earlier model required other preprocessing.
@@ -95,15 +92,8 @@ class Treebank:
         return self.trees
 
     def _chosen(self, stored: Mapping[str, Any] | None) -> Preprocessing:
-        options = self.options
-        return preprocessing_of(
-            options.preset,
-            stored,
-            dropped_tags=options.dropped_tags,
-            lowercase=options.lowercase,
-            digits=options.digits,
-            function_tag_separators=options.function_tag_separators,
-        )
+        overrides = {field.name: getattr(self.options, field.name) for field in fields(Preprocessing)}
+        return preprocessing_of(self.options.preset, stored, **overrides)
 
     def _read(self, preprocessing: Preprocessing) -> None:
         options = self.options

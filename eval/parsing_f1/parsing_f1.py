@@ -71,7 +71,7 @@ class ParsingF1(evaluate.Metric):
 
     def add(self, *, prediction=None, reference=None, **kwargs):
         """Adds one predicted tree and its gold tree."""
-        super().add(prediction=_write_prediction(prediction), reference=_write_reference(reference), **kwargs)
+        self.add_batch(predictions=[prediction], references=[reference], **kwargs)
 
     def add_batch(self, *, predictions=None, references=None, **kwargs):
         """Adds predicted trees and their gold trees."""
