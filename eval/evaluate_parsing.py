@@ -17,7 +17,7 @@ deviation, minimum and maximum.
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from eval.report.by_task.parsing import (
     INTERVAL_NOTE,
     MAX_WORDS,
     PUBLISHED_NOTE,
+    group_scores,
     group_table,
     parsing_table,
     source_name,
@@ -69,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--by-length", action="store_true", help="also print a table by length, in steps of ten words")
     parser.add_argument(
         "--layer",
-        type=layer_number,
+        type=lambda text: text if text in ("all", "own") else int(text),
         default="all",
         metavar="N|all|own",
         help="layer of the trees, counted from 0; own: the default layer of the model's parse() (%(default)s)",
@@ -107,11 +108,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--trees", metavar="FILE", help="write gold and induced trees as JSON lines")
     parser.add_argument("--table", metavar="FILE", help="write the table as .md, .tex, .csv or .txt")
     return parser
-
-
-def layer_number(text: str) -> int | str:
-    """Parses the argument `--layer`: a number, `all` or `own`."""
-    return text if text in ("all", "own") else int(text)
 
 
 def evaluate_parsing(options: argparse.Namespace) -> dict:
@@ -153,27 +149,20 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         member_weights = [weight for weight, sources in zip(weights, parses, strict=True) for _ in sources]
         averages = average_members(members, member_weights if is_weighted else None, options)
 
-    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
-    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= MAX_WORDS]:
+    lengths = np.array([len(tree.words) for tree in gold])
+    parts = {"all": np.arange(len(gold))}
+    if len(short := np.flatnonzero(lengths <= MAX_WORDS)):
         parts["short"] = short
     scored = {part: score(gold, parses, averages, indices, options.seed) for part, indices in parts.items()}
-    summaries = {part: scores.summary for part, scores in scored.items()}
+    summaries = {
+        part: {source: summarize(of_models, options.seed) for source, of_models in scores.by_source.items()}
+        for part, scores in scored.items()
+    }
     for index, model in enumerate(models):
         model["scores"] = {part: _as_dictionaries(scores.of_models[index]) for part, scores in scored.items()}
     groups = {"by_file": treebank.by_file} if options.by_file else {}
-    groups |= {"by_length": groups_by_length(gold)} if options.by_length else {}
-    by_group = {
-        kind: {
-            name: {
-                "num_sentences": len(indices),
-                "num_words": sum(len(gold[index].words) for index in indices),
-                "summary": score(gold, parses, averages, indices, options.seed, num_resamples=0).summary,
-            }
-            for name, indices in sentences.items()
-            if indices
-        }
-        for kind, sentences in groups.items()
-    }
+    groups |= {"by_length": groups_by_length(lengths)} if options.by_length else {}
+    by_group = {kind: group_scores(scored["all"].by_source, parts, lengths) for kind, parts in groups.items()}
     if options.agreement:
         parsers = [
             {"model": model["model"], "trees": source, "sentence_f1": scores["sentence_f1"]}
@@ -236,11 +225,8 @@ def parse_layers(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
 ) -> Trees:
     """Parses the sentences with each requested layer; a model with one tree per sentence has "induced trees"."""
-    layers: Sequence[int | None] = [None]
-    if options.layer != "all":
-        layers = [chosen_layer(options, model.parse_layer)]
-    elif model.parse_layer is not None:
-        layers = range(model.config.num_hidden_layers)
+    all_layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
+    layers = chosen_layers(options, model.parse_layer, all_layers)
     sentences = [list(tree.words) for tree in gold]
     trees = model.parse_layers(sentences, tokenizer, layers, branching_bias=options.branching_bias)
     return dict(zip(map(source_name, layers), trees, strict=True))
@@ -250,12 +236,16 @@ def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, opti
     """Builds the trees of each requested layer from the distances in a tree file."""
     if stored.sentences != words_of(treebank.trees):
         raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
-    layers = stored.by_layer if options.layer == "all" else [chosen_layer(options, stored.parse_layer)]
+    layers = chosen_layers(options, stored.parse_layer, stored.by_layer)
     return {source_name(layer): stored.trees(layer, options.branching_bias) for layer in layers}
 
 
-def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | None:
-    return parse_layer if options.layer == "own" else options.layer
+def chosen_layers(
+    options: argparse.Namespace, own_layer: int | None, all_layers: Iterable[int | None]
+) -> Sequence[int | None]:
+    if options.layer == "all":
+        return list(all_layers)
+    return [own_layer if options.layer == "own" else options.layer]
 
 
 def average_members(
@@ -279,60 +269,52 @@ def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
 
 
 class Scores(NamedTuple):
-    """Scores by source of the trees: of each model, of averages and baselines (`others`), and the summary of all."""
+    """Scores of trees by their source: of each model, and of averages and baselines (`others`)."""
 
     of_models: list[dict[str, ParsingScores]]
     others: dict[str, ParsingScores]
-    summary: dict[str, dict]
+
+    @property
+    def by_source(self) -> dict[str, list[ParsingScores]]:
+        """Scores of all models with the same source, and of each average and baseline."""
+        sources = dict.fromkeys(source for scores in self.of_models for source in scores)
+        rows = {source: [scores[source] for scores in self.of_models if source in scores] for source in sources}
+        return rows | {source: [scores] for source, scores in self.others.items()}
 
 
-def score(
-    gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int, **options: int
-) -> Scores:
-    """Scores the trees and the baselines on some of the sentences; `options` are passed to `score_parses`.
-
-    The summary has `summarize` over the models with the same source, and for each average and baseline.
-    """
+def score(gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int) -> Scores:
+    """Scores the trees and the baselines on some of the sentences."""
     chosen = [gold[index] for index in indices]
 
     def score_all(trees: Trees) -> dict[str, ParsingScores]:
         return {
-            source: score_parses([induced[index] for index in indices], chosen, seed=seed, **options)
+            source: score_parses([induced[index] for index in indices], chosen, seed=seed)
             for source, induced in trees.items()
         }
 
     of_models = [score_all(trees) for trees in progress_bar(parses, description="scoring", unit="model")]
-    others = score_all(averages) | score_baselines(chosen, seed, **options)
-    names = dict.fromkeys(name for rows in of_models for name in rows)
-    rows = {name: [scores[name] for scores in of_models if name in scores] for name in names}
-    rows |= {name: [scores] for name, scores in others.items()}
-    return Scores(of_models, others, {name: summarize(scores, seed) for name, scores in rows.items()})
+    return Scores(of_models, score_all(averages) | score_baselines(chosen, seed))
 
 
-def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
-    """Groups the indices of sentences by length: 1 to 10 words, 11 to 20, and so on, and more than 40."""
-    groups: dict[str, list[int]] = {}
-    for index in sorted(range(len(gold)), key=lambda index: len(gold[index].words)):
-        tens = (len(gold[index].words) - 1) // 10
-        name = f"{10 * tens + 1} to {10 * tens + 10}" if tens < 4 else "more than 40"
-        groups.setdefault(name, []).append(index)
-    return groups
+def groups_by_length(lengths: np.ndarray) -> dict[str, np.ndarray]:
+    """Groups the indices of sentences by length."""
+    names = ("1 to 10", "11 to 20", "21 to 30", "31 to 40", "more than 40")
+    groups = np.minimum((lengths - 1) // 10, len(names) - 1)
+    return {name: np.flatnonzero(groups == number) for number, name in enumerate(names)}
+
+
+def brackets_of(trees: Trees, index: int) -> dict[str, str]:
+    return {source: induced[index].to_bracket() for source, induced in trees.items()}
 
 
 def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], averages: Trees) -> None:
     """Writes one JSON object per sentence: the gold tree, the trees of each model's layers, and the averages."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
-            induced = {
-                name: {source: trees[index].to_bracket() for source, trees in sources.items()}
-                for name, sources in parses.items()
-            }
-            ensembles = {name: trees[index].to_bracket() for name, trees in averages.items()}
-            row = {
-                "gold": gold_tree.to_bracket(),
-                "induced": induced,
-                **({"ensembles": ensembles} if averages else {}),
-            }
+            induced = {name: brackets_of(sources, index) for name, sources in parses.items()}
+            row = {"gold": gold_tree.to_bracket(), "induced": induced}
+            if averages:
+                row["ensembles"] = brackets_of(averages, index)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

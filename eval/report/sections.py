@@ -62,9 +62,7 @@ def read_training_runs(folder: Path) -> dict[str, list[dict]]:
 def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Table:
     """Returns a row for each model of the Penn Treebank text, then one for each central published system.
 
-    Args:
-        files: results of language modelling.
-        trained: training runs of `read_training_runs`; they fill the rows of recipes without a scored checkpoint.
+    The training runs of `read_training_runs` fill the rows of recipes without a scored checkpoint.
     """
     header = ["model", "parameters", "epochs", "validation", "test", "test, adapted", "unknown words", "file"]
     rows: dict[str, dict[str, str]] = {}
@@ -89,13 +87,10 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         rows[name]["test, adapted"] = f"{test:.2f} ({method})"
     for name, seeds in trained.items():
         # Runs in subfolders read other texts, and a grammar's perplexity is not that of a language model.
-        if "/" in name or seeds[0].get("task") == tasks.GRAMMAR:
-            continue
-        row = rows.setdefault(name, {"parameters": f"{seeds[0]['parameters']:,}", "file": f"{name}/"})
-        row["epochs"] = epochs_of(training_stages(seeds[0]))
-        for part in ("validation", "test"):
-            row.setdefault(part, spread((s[f"{part}_perplexity"] for s in seeds if f"{part}_perplexity" in s), 2))
-        row.setdefault("unknown words", per_cent(seeds[-1].get("test_unknown_words")))
+        if "/" not in name and seeds[0].get("task") != tasks.GRAMMAR:
+            known = {column: cell for column, cell in rows.get(name, {}).items() if cell}
+            unknown_words = per_cent(seeds[-1].get("test_unknown_words"))
+            rows[name] = _run_cells(name, seeds) | {"unknown words": unknown_words} | known
     measured = [{"model": name} | row for name, row in rows.items()]
     return header, _in_columns(header, measured + central_rows(tasks.LANGUAGE_MODELLING))
 
@@ -115,13 +110,23 @@ def _perplexities(scores: Mapping[str, Mapping]) -> dict[str, str]:
     return cells
 
 
+def _run_cells(name: str, seeds: Sequence[dict]) -> dict[str, str]:
+    """Returns the cells of all seeds of a training run by column."""
+    cells = {"file": f"{name}/", "parameters": f"{seeds[0]['parameters']:,}"}
+    cells["epochs"] = epochs_of(training_stages(seeds[0]))
+    for part in ("validation", "test"):
+        figure = f"{part}_perplexity"
+        cells[part] = spread((seed[figure] for seed in seeds if figure in seed), 2)
+    return cells
+
+
 def training_runs(trained: Mapping[str, Sequence[dict]], folder: str) -> Table:
     """Returns the runs in a folder of results, a key of `RUN_TABLES`, then the central published systems."""
     task, column, figure, digits = RUN_TABLES[folder]
     header = ["model", "parameters", "epochs", column, "file"]
     rows = [
-        {"model": name.removeprefix(f"{folder}/"), "file": f"{name}/", column: spread(map(figure, seeds), digits)}
-        | {"parameters": f"{seeds[0]['parameters']:,}", "epochs": epochs_of(training_stages(seeds[0]))}
+        _run_cells(name, seeds)
+        | {"model": name.removeprefix(f"{folder}/"), column: spread(map(figure, seeds), digits)}
         for name, seeds in trained.items()
         if name.startswith(f"{folder}/")
     ]
@@ -133,16 +138,12 @@ def ablations(trained: Mapping[str, Sequence[dict]]) -> Table:
     header = ["model", "parameters", "epochs", "validation", "test", "F1", "test, published", "by", "file"]
     rows = []
     for row in central_figures(tasks.ABLATIONS):
-        name = f"ablations/{row['run']}"
-        cells, seeds = [""] * 5, trained.get(name, ())
-        if seeds:
-            columns = [[seed[f"{part}_perplexity"] for seed in seeds] for part in ("validation", "test")]
+        cells = {"model": row["system"], "test, published": f"{row['perplexity']:.2f}", "by": citation(row)}
+        if seeds := trained.get(f"ablations/{row['run']}"):
             f1 = spread(100 * seed["parsing"]["sentence_f1"] for seed in seeds if "parsing" in seed)
-            epochs = epochs_of(training_stages(seeds[0]))
-            cells = [f"{seeds[0]['parameters']:,}", epochs, *(spread(column, 2) for column in columns), f1]
-        published = [f"{row['perplexity']:.2f}", citation(row)]
-        rows.append([row["system"], *cells, *published, f"{name}/" if seeds else ""])
-    return header, rows if any(row[-1] for row in rows) else []
+            cells |= _run_cells(f"ablations/{row['run']}", seeds) | {"F1": f1}
+        rows.append(cells)
+    return header, _in_columns(header, rows) if any("file" in row for row in rows) else []
 
 
 def _epochs_of_release(name: str) -> str:
