@@ -9,7 +9,7 @@ every tree after an empty line begins a document.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout that this script belongs to
@@ -18,20 +18,14 @@ from eval.narrative_cloze.event_files import describe, replace_rare, split, writ
 from eval.narrative_cloze.events import events
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.report.tables import format_table
+from eval.task import run_task, task_parser
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import run_program
 
 MIN_COUNT = 2  # rarer words of the training documents become `?`
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    options = build_parser().parse_args(arguments)
-    return run_program("write_events.py", lambda: write_events(options))
-
-
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__, has_results=False)
     parser.add_argument(
         "--treebank", nargs="+", required=True, metavar="PATH", help="Penn-style .mrg files, or folders of them"
     )
@@ -58,6 +52,8 @@ def write_events(options: argparse.Namespace) -> None:
             rows.append([f"{name}, {part}", *(f"{value:,.4g}" for value in numbers.values())])
     print(format_table(["", *(key.removeprefix("num_").replace("_", " ") for key in numbers)], rows))
 
+
+main = partial(run_task, "eval/narrative_cloze/write_events.py", build_parser, write_events)
 
 if __name__ == "__main__":
     sys.exit(main())
