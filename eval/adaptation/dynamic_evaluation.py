@@ -1,7 +1,7 @@
 """Dynamic evaluation (Krause, Kahembwe, Murray & Renals 2018): the model is trained on the test text while reading."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 import torch
@@ -39,8 +39,8 @@ def adapted_log_probabilities(
 ) -> list[torch.Tensor]:
     """Scores a text as one stream like `stream_log_likelihood`, with caches and updates of the weights.
 
-    Each segment is scored first. Then the gradient `g` of its mean loss updates the weights. Without `gradient_rms`
-    this is stochastic gradient descent with decay towards the original weights `W`,
+    Each segment is scored first. Then the gradient `g` of its mean loss updates the weights of a copy of the model.
+    Without `gradient_rms` this is stochastic gradient descent with decay towards the original weights `W`,
 
         w <- w - learning_rate g + decay (W - w)
 
@@ -48,16 +48,14 @@ def adapted_log_probabilities(
 
         w <- w - learning_rate g / (rms + epsilon mean(rms)) + min(decay rms / mean(rms), 1) (W - w)
 
-    The state is carried, and gradients stop at the start of a segment. Dropout is off. After the call, also after an
-    error, the model has its original weights and mode.
-
-    Caches do not contribute to the loss of the updates. They compare hidden states computed with the weights of their
-    time. The model runs once for all caches. The caches of each row start empty.
+    The state is carried, and gradients stop at the start of a segment. Dropout is off. Caches do not contribute to the
+    loss of the updates. They compare hidden states computed with the weights of their time. The caches of each row
+    start empty.
 
     Args:
         settings: see `DynamicEvaluation`; `None` makes no updates.
-        caches: see `CachePointer`; by default the model is used alone.
-        gradient_rms: result of `gradient_root_mean_squares`, one tensor per trained parameter.
+        caches: see `CachePointer`; by default the model is used alone. The model runs once for all caches.
+        gradient_rms: result of `gradient_root_mean_squares`, one tensor per parameter.
         chunk_length: tokens of each row per forward pass without updates. Scores of shape
             `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
         model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
@@ -69,11 +67,12 @@ def adapted_log_probabilities(
         DynamicEvaluationDiverged: if the learning rate is so high that the weights become infinite.
     """
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
-    window, state = CacheWindow(caches), None
-    with _adapted_weights(model) if settings else evaluation_mode(model) as adapted:
-        if settings:
-            (weights, original_weights), chunk_length = adapted, settings.segment_length
-            decays, divisors = _rates(settings, weights, gradient_rms)
+    window, state, original_weights = CacheWindow(caches), None, list(model.parameters())
+    if settings:
+        model, chunk_length = deepcopy(model), settings.segment_length
+        weights = list(model.parameters())
+        decays, divisors = _rates(settings, weights, gradient_rms)
+    with evaluation_mode(model, gradients=settings is not None):
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state.detach(), output.last_hidden_state
@@ -86,14 +85,13 @@ def adapted_log_probabilities(
                 )
             for scores, mixed in zip(chunks, window.mix(from_model, hidden.detach(), targets), strict=True):
                 scores.append(mixed)
-            if not settings:
-                continue
-            gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
-            with torch.no_grad():
-                for weight, original, gradient, decay, divisor in zip(
-                    weights, original_weights, gradients, decays, divisors, strict=True
-                ):
-                    weight.lerp_(original, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
+            if settings:
+                gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
+                with torch.no_grad():
+                    for weight, original, gradient, decay, divisor in zip(
+                        weights, original_weights, gradients, decays, divisors, strict=True
+                    ):
+                        weight.lerp_(original, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
     return [torch.cat(scores, dim=1).flatten()[: len(input_ids)] for scores in chunks]
 
 
@@ -111,38 +109,21 @@ def _rates(
 
 
 def gradient_root_mean_squares(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor | Sequence[int],
-    batch_size: int = 20,
-    chunk_length: int = 70,
+    model: PreTrainedModel, input_ids: torch.Tensor | Sequence[int], batch_size: int = 20, chunk_length: int = 70
 ) -> list[torch.Tensor]:
     """Returns the root mean square of each parameter's gradient over a training text, in the order of `parameters()`.
 
-    The text `[N]` is read in batches, see `stream_log_likelihood`. Dropout is off, and the weights do not change.
+    The text `[N]` is read in batches, see `stream_log_likelihood`. Dropout is off.
     """
-    state, num_batches = None, 0
-    with _adapted_weights(model) as (weights, _):
-        sums = [torch.zeros_like(weight) for weight in weights]
+    weights = list(model.parameters())
+    sums, state, num_batches = [torch.zeros_like(weight) for weight in weights], None, 0
+    with evaluation_mode(model, gradients=True):
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model(inputs, state=state, use_cache=True, shift_labels=targets, skip_logits=True)
             state, num_batches = output.state.detach(), num_batches + 1
             for total, gradient in zip(sums, _gradients(output.loss, weights), strict=True):
                 total.addcmul_(gradient, gradient)
     return [total.div_(num_batches).sqrt_() for total in sums]
-
-
-@contextmanager
-def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """Yields the parameters in evaluation mode with copies of their values, and restores weights and mode."""
-    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    original_weights = [weight.detach().clone() for weight in weights]
-    try:
-        with evaluation_mode(model, gradients=True):
-            yield weights, original_weights
-    finally:
-        with torch.no_grad():
-            for weight, original in zip(weights, original_weights, strict=True):
-                weight.copy_(original)
 
 
 def _gradients(loss: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
