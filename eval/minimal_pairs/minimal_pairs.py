@@ -36,16 +36,6 @@ Examples:
     (0.5, 1, 1.0)
 """
 
-_CITATION = """\
-@inproceedings{marvin2018targeted,
-  title = {Targeted Syntactic Evaluation of Language Models},
-  author = {Marvin, Rebecca and Linzen, Tal},
-  booktitle = {Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing},
-  year = {2018},
-  pages = {1192--1202},
-  url = {https://aclanthology.org/D18-1151}
-}
-"""
 
 # Positions of the compared sentences by number of sentences; the first should be more probable.
 _WHOLE = "grammatical vs. ungrammatical"
@@ -61,7 +51,7 @@ class MinimalPairs(evaluate.Metric):
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation="Marvin & Linzen (2018); the card has the BibTeX entry",
             inputs_description=_INPUTS_DESCRIPTION,
             features=datasets.Features({"predictions": datasets.Sequence(datasets.Value("float64"))}),
             reference_urls=["https://aclanthology.org/D18-1151", "https://aclanthology.org/2020.tacl-1.25"],
