@@ -54,11 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoints or tree files")
     parser.add_argument(
-        "--treebank",
-        nargs="+",
-        required=True,
-        metavar="PATH",
-        help="trees with punctuation: files or folders of .mrg[.gz]",
+        "--treebank", nargs="+", required=True, metavar="PATH", help="files or folders of trees with punctuation"
     )
     parser.add_argument(
         "--strengths",

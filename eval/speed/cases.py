@@ -50,23 +50,16 @@ NUM_LOSSES, LOSS_OVERRIDES = 200, ["--batch_size=8", "--bptt_length=35"]
 
 def measure_recurrence(quick: bool, rounds: int, device: torch.device) -> list[Outcome]:
     """Times the training pass of recurrent stacks by every path and by `torch.nn.LSTM` layers of the same sizes."""
-    if quick:
-        return [_measure_stack(stack, rounds, device, 0.0) for stack in TINY_STACKS]
-    return [_measure_stack(stack, rounds, device, 0.2) for stack in STACKS]
+    stacks, shortest_turn = (TINY_STACKS, 0.0) if quick else (STACKS, 0.2)
+    return [_measure_stack(stack, rounds, device, shortest_turn) for stack in stacks]
 
 
 def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_turn: float) -> Outcome:
     contestants = {}
     for precision, dtype in PRECISIONS.items():
         for path in PATHS:
-            layers = [
-                ONLSTMLayer(*sizes, stack.chunk_size, weight_dropout=0.0) for sizes in pairwise(stack.layer_sizes)
-            ]
-            for layer in layers:
-                layer.implementation = path
-            contestants[f"{path} {precision}"] = training_pass(layers, run_onlstm, stack, dtype, device)
-        layers = [nn.LSTM(*sizes) for sizes in pairwise(stack.layer_sizes)]
-        contestants[f"{LSTM} {precision}"] = training_pass(layers, run_lstm, stack, dtype, device)
+            contestants[f"{path} {precision}"] = onlstm_pass(stack, dtype, device, path)
+        contestants[f"{LSTM} {precision}"] = lstm_pass(stack, dtype, device)
     contestants, left_out = leave_out_unavailable(contestants)
     seconds = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {stack}"
@@ -78,15 +71,25 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
     return Outcome(case, seconds, stack.batch_size * stack.length, rows, left_out)
 
 
-def run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
-    """Returns the outputs `[T, B, H]` of an ON-LSTM layer for `[T, B, I]`, from its initial state."""
-    state = (tensor.to(inputs.device) for tensor in layer.initial_state(inputs.shape[1]))
-    return layer(inputs, *state, None).outputs
+def onlstm_pass(
+    stack: Stack, dtype: torch.dtype | None, device: torch.device, path: str = "auto"
+) -> Callable[[], None]:
+    """Returns the `training_pass` of ON-LSTM layers from their initial state."""
+    layers = [ONLSTMLayer(*sizes, stack.chunk_size, weight_dropout=0.0) for sizes in pairwise(stack.layer_sizes)]
+    for layer in layers:
+        layer.implementation = path
+
+    def run_layer(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+        state = (tensor.to(device) for tensor in layer.initial_state(stack.batch_size))
+        return layer(inputs, *state, None).outputs
+
+    return training_pass(layers, run_layer, stack, dtype, device)
 
 
-def run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
-    """Returns the outputs `[T, B, H]` of a PyTorch layer for `[T, B, I]`."""
-    return layer(inputs)[0]
+def lstm_pass(stack: Stack, dtype: torch.dtype | None, device: torch.device) -> Callable[[], None]:
+    """Returns the `training_pass` of `torch.nn.LSTM` layers."""
+    layers = [nn.LSTM(*sizes) for sizes in pairwise(stack.layer_sizes)]
+    return training_pass(layers, lambda layer, inputs: layer(inputs)[0], stack, dtype, device)
 
 
 def training_pass(
@@ -94,7 +97,7 @@ def training_pass(
 ) -> Callable[[], None]:
     """Returns a function that computes outputs and all gradients of a stack of layers once.
 
-    `run_layer` returns the outputs `[T, B, H]` of a layer; without a `dtype` there is no autocast.
+    `run_layer` maps a layer and its inputs `[T, B, I]` to outputs `[T, B, H]`. Without a `dtype` there is no autocast.
     """
     modules = nn.ModuleList(layers).to(device)
     inputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[0], device=device, requires_grad=True)
