@@ -87,7 +87,7 @@ def benchmark_speed(options: argparse.Namespace) -> dict:
             results["rows"] += outcome.rows
         results[case] = list(map(asdict, outcomes))
     if options.loss_curves:
-        results["loss_curves"], rows = measure_losses(quick, Path(options.loss_curves))
+        results["loss_curves"], rows = measure_losses(quick, device, Path(options.loss_curves))
         results["rows"] += rows
     print(f"\n{summary_table(results['rows'], markdown_table if options.markdown else format_table)}")
     return results

@@ -1,17 +1,15 @@
-"""Checks the GPU implementations in a few minutes: tests, speed, and training compared with the CPU.
+"""Checks the GPU implementations in a few minutes: tests, speed, and losses of training.
 
     python eval/check_gpu.py --output check_gpu.json --markdown check_gpu.md
     python eval/check_gpu.py --device cpu --quick
 
 It needs a checkout, the requirements of the package, Triton and pytest, but no libraries for data or metrics. It runs
-`pytest -m gpu`. It times recurrent stacks and whole updates of train_lm.py with `benchmark_speed.py`. It trains the
-recipe onlstm_ptb_small on the GPU and on the CPU, on Toy English or on `--text`. The second command tests the script
-itself on a machine without a GPU.
+`pytest -m gpu`. With `benchmark_speed.py` it times recurrent stacks and whole updates of train_lm.py, and compares the
+losses of training on Toy English by all paths. The second command tests the script itself on a machine without a GPU.
 """
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,9 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from eval import benchmark_speed
 from eval.report.tables import markdown_table
 from eval.report.tasks import SPEED
-from eval.speed.cases import OVERRIDES, TINY_RECIPE
-from eval.speed.measurement import row
-from eval.speed.training import loss_curve, start_training
 from eval.task import run_task, task_parser
 from onlstm_hf.utils.files import check_writable, written_file
 from onlstm_hf.utils.process_memory import keep_freed_memory
@@ -39,8 +34,6 @@ PROJECT_ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/fast/test_onlstm_triton.py", "tests/fast/test_prpn_triton.py")
 HYPOTHESIS_TESTS = ("tests/fast/test_onlstm.py", "tests/fast/test_step_graphs.py")
 TEST_LIMIT = 110  # seconds
-TIMED_RECIPES = ("onlstm_ptb_small", "prpn_ptb_small", "onlstm_ptb")
-TRAINED, NUM_UPDATES, NUM_QUICK_UPDATES = "onlstm_ptb_small", 100, 20
 NUM_SENTENCES = 20_000
 
 
@@ -63,7 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument("--markdown", metavar="FILE", help="write the summary as a Markdown table")
-    parser.add_argument("--text", metavar="FILE", help="training text instead of Toy English, one sentence per line")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="device to check (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="tiny models for a few seconds, to test the script")
     return parser
@@ -80,18 +72,20 @@ def check_gpu(options: argparse.Namespace) -> dict:
     tests_line = f"pytest -m gpu {' '.join(tests['files'])}: {tests['summary']}"
     print(tests_line, flush=True)
     results = {"task": SPEED, "tests": tests, "benchmarks": {}, "rows": []}
-    for recipe in TIMED_RECIPES[:1] if options.quick else TIMED_RECIPES:
-        command = ["--device", device.type, "--rounds", "2" if options.quick else "3", "--recipe", recipe, "--cases"]
-        command += ["step", *(["recurrence"] if recipe == TIMED_RECIPES[0] else [])]
-        command += ["--quick"] if options.quick else []
-        parsed = benchmark_speed.build_parser().parse_args(command)
-        results["benchmarks"][recipe] = benchmark_speed.benchmark_speed(parsed)
-        results["rows"] += results["benchmarks"][recipe]["rows"]
-    results["losses"] = losses_by_device(options)
-    for name, losses in results["losses"].items():
-        last = losses[-(len(losses) // 10) :]
-        figure = f"{name}, mean loss of the last {len(last)} of {len(losses)} updates"
-        results["rows"].append(row(f"training of {TRAINED}, bf16", figure, [statistics.fmean(last)]))
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "text.txt")
+        sentences = (" ".join(tree_words(tree)) for tree in generate_toy_treebank(NUM_SENTENCES))
+        text.write_text("\n".join(sentences), encoding="utf-8")
+        # Arguments of the benchmark by recipe.
+        cases = {"onlstm_ptb_small": ["step", "recurrence", "--loss-curves", str(text)]}
+        if not options.quick:
+            cases |= {"prpn_ptb_small": ["step"], "onlstm_ptb": ["step"]}
+        for recipe, arguments in cases.items():
+            command = ["--device", device.type, "--rounds", "2" if options.quick else "3", "--recipe", recipe]
+            command += [*(["--quick"] if options.quick else []), "--cases", *arguments]
+            parsed = benchmark_speed.build_parser().parse_args(command)
+            results["benchmarks"][recipe] = benchmark_speed.benchmark_speed(parsed)
+            results["rows"] += results["benchmarks"][recipe]["rows"]
     table = benchmark_speed.summary_table(results["rows"], markdown_table)
     print(f"\n{table}")
     if options.markdown:
@@ -119,20 +113,6 @@ def run_tests(files: Sequence[str]) -> dict:
     if run.returncode != 0 and not failed:
         raise ValueError(f"pytest did not run: python -m pytest -m gpu {' '.join(files)} shows why")
     return {"files": list(files), "summary": lines[-1], "failed": failed}
-
-
-def losses_by_device(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Returns the losses of updates in bf16 on each device from the same weights."""
-    overrides, losses = OVERRIDES + (TINY_RECIPE if options.quick else []), {}
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(options.text or Path(folder) / "text.txt")
-        if not options.text:
-            sentences = (" ".join(tree_words(tree)) for tree in generate_toy_treebank(NUM_SENTENCES))
-            text.write_text("\n".join(sentences), encoding="utf-8")
-        for name in dict.fromkeys((options.device, "cpu")):
-            run = start_training(TRAINED, text, "bf16", Path(folder) / name, overrides, torch.device(name))
-            losses[name] = loss_curve(run, "auto", NUM_QUICK_UPDATES if options.quick else NUM_UPDATES)
-    return losses
 
 
 if __name__ == "__main__":

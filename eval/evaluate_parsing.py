@@ -17,13 +17,12 @@ deviation, minimum and maximum.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -43,7 +42,6 @@ from eval.report.tables import FORMATS, format_table, write_table
 from eval.report.tasks import PARSING
 from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.agreement import tree_agreement
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.induced_tree import InducedTree
@@ -53,6 +51,7 @@ from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import check_writable, written_file
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weights
+from training.language_models.validation import distances_of_layers
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # Trees of all sentences by source: a layer, or the model if it has only one tree per sentence.
@@ -102,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sentences-read", choices=["yes", "no"], help="store whether the training text contains these sentences"
     )
-    parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
+    parser.add_argument("--note", metavar="TEXT", help="a remark to store")
     add_code_option(parser)
     add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="write gold and induced trees as JSON lines")
@@ -130,13 +129,17 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
             name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
         )
         gold = treebank.read_for(name, model.config.treebank_preprocessing)
-        parses.append(parse_layers(model, tokenizer, gold, options))
-        fields = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
+        layers = None if options.layer == "all" else [chosen_layer(options, model.parse_layer)]
+        read = distances_of_layers(model, tokenizer, [list(tree.words) for tree in gold], layers)
+        parses.append(trees_of_layers(read, options))
+        fields = {"parse_layer": model.parse_layer, "unknown_words": read.model["unknown_words"]}
         models.append(describe_checkpoint(name, model) | fields)
     for name, _ in tree_files:
         stored = read_tree_file(name)
-        treebank.read_for(name, stored.model.get("treebank_preprocessing"))
-        parses.append(stored_layers(name, stored, treebank, options))
+        gold = treebank.read_for(name, stored.model.get("treebank_preprocessing"))
+        if stored.sentences != [tree.words for tree in gold]:
+            raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
+        parses.append(trees_of_layers(stored, options))
         fields = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
         models.append({"model": name, **fields, "parse_layer": stored.parse_layer})
     gold = treebank.trees
@@ -174,23 +177,18 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     is_english = treebank.is_read_as_in_the_papers  # the published figures are for this preprocessing
     header, rows = parsing_table(summaries, has_published=is_english)
     protocol = f"{treebank.describe()}; {PROTOCOL}"
-    print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
+    printed = [f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}"]
     if treebank.num_left_out:
-        print(f"{treebank.num_left_out} sentences without a word are left out")
-    print(f"\n{format_table(header, rows)}\n\n{INTERVAL_NOTE}")
-    for kind, summary in by_group.items():
-        print(f"\n{format_table(*group_table(kind, summary))}")
-    by_model = ", by model" if len(models) > 1 else ""
+        printed.append(f"{treebank.num_left_out} sentences without a word are left out")
+    printed += [format_table(header, rows), INTERVAL_NOTE]
+    printed += [format_table(*group_table(kind, groups)) for kind, groups in by_group.items()]
     shares = ["?" if model["unknown_words"] is None else f"{100 * model['unknown_words']:.1f} %" for model in models]
-    print(f"\nunknown words{by_model}: {', '.join(shares)}")
+    printed.append(f"unknown words{', by model' if len(models) > 1 else ''}: {', '.join(shares)}")
     if agreement:
-        print(f"\n{format_table(*agreement_table(agreement))}")
+        printed.append(format_table(*agreement_table(agreement)))
     if is_english:
-        print(f"\n{PUBLISHED_NOTE}")
-    if options.sentences_read:
-        print(f"\nsentences read in training: {options.sentences_read}")
-    if options.note:
-        print(f"\nnote: {options.note}")
+        printed.append(PUBLISHED_NOTE)
+    print("\n\n".join(printed))
     if options.table:
         write_table(options.table, header, rows)
     if options.trees:
@@ -221,31 +219,14 @@ def _as_dictionaries(scores: Mapping[str, ParsingScores]) -> dict[str, dict]:
     return {name: row.to_dict() for name, row in scores.items()}
 
 
-def parse_layers(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
-) -> Trees:
-    """Parses the sentences with each requested layer; a model with one tree per sentence has "induced trees"."""
-    all_layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
-    layers = chosen_layers(options, model.parse_layer, all_layers)
-    sentences = [list(tree.words) for tree in gold]
-    trees = model.parse_layers(sentences, tokenizer, layers, branching_bias=options.branching_bias)
-    return dict(zip(map(source_name, layers), trees, strict=True))
+def trees_of_layers(read: SentenceDistances, options: argparse.Namespace) -> Trees:
+    """Builds the trees of each requested layer; a model with one tree per sentence has "induced trees"."""
+    layers = read.by_layer if options.layer == "all" else [chosen_layer(options, read.parse_layer)]
+    return {source_name(layer): read.trees(layer, options.branching_bias) for layer in layers}
 
 
-def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, options: argparse.Namespace) -> Trees:
-    """Builds the trees of each requested layer from the distances in a tree file."""
-    if stored.sentences != words_of(treebank.trees):
-        raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
-    layers = chosen_layers(options, stored.parse_layer, stored.by_layer)
-    return {source_name(layer): stored.trees(layer, options.branching_bias) for layer in layers}
-
-
-def chosen_layers(
-    options: argparse.Namespace, own_layer: int | None, all_layers: Iterable[int | None]
-) -> Sequence[int | None]:
-    if options.layer == "all":
-        return list(all_layers)
-    return [own_layer if options.layer == "own" else options.layer]
+def chosen_layer(options: argparse.Namespace, own_layer: int | None) -> int | None:
+    return own_layer if options.layer == "own" else options.layer
 
 
 def average_members(
@@ -262,10 +243,6 @@ def average_members(
             average_trees(trees, weights, ties=ties, seed=generator) for trees in sentences
         ]
     return averages
-
-
-def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
-    return [tree.words for tree in gold]
 
 
 class Scores(NamedTuple):

@@ -191,7 +191,7 @@ def measure_parsing(
     return [Outcome(case, seconds, num_tokens, rows, left_out)]
 
 
-def measure_losses(quick: bool, text: Path) -> tuple[dict[str, list[float]], list[dict]]:
+def measure_losses(quick: bool, device: torch.device, text: Path) -> tuple[dict[str, list[float]], list[dict]]:
     """Measures the losses of the first updates by path and precision, from the same seed.
 
     Returns:
@@ -203,7 +203,7 @@ def measure_losses(quick: bool, text: Path) -> tuple[dict[str, list[float]], lis
     with tempfile.TemporaryDirectory() as folder:
         for precision in PRECISIONS:
             for path in ("reference", "auto"):
-                run = start_training(recipe, text, precision, Path(folder) / "run", overrides)
+                run = start_training(recipe, text, precision, Path(folder) / "run", overrides, device)
                 name = f"{path} {precision}"
                 curves[name] = loss_curve(run, path, num_steps)
                 if name != REFERENCE:

@@ -25,13 +25,12 @@ def start_training(
     text: Path,
     precision: str,
     folder: Path,
-    overrides: Sequence[str] = (),
-    device: torch.device | None = None,
+    overrides: Sequence[str],
+    device: torch.device,
 ) -> TrainingRun:
     """Returns a new run of a recipe of `training/recipes` on a text, without a progress bar.
 
-    `precision` is "float32" or "bf16". The output folder is emptied. `overrides` are arguments of `train_lm.py`. The
-    default device is a GPU if there is one.
+    `precision` is "float32" or "bf16". The output folder is emptied. `overrides` are arguments of `train_lm.py`.
     """
     # Accelerate keeps the precision of the first run for the whole process, but several runs start here.
     AcceleratorState._reset_state(reset_partial_state=True)
@@ -40,7 +39,7 @@ def start_training(
     arguments = [str(RECIPES / f"{recipe}.yaml")]
     arguments += [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
     arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
-    on_cpu = {"ACCELERATE_USE_CPU": "true"} if device is not None and device.type == "cpu" else {}
+    on_cpu = {"ACCELERATE_USE_CPU": "true"} if device.type == "cpu" else {}
     with redirect_stderr(io.StringIO()), patch_environment(**on_cpu):  # the progress bar keeps this stderr
         return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
 

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from itertools import cycle, repeat
 
 import pytest
 import torch
@@ -114,30 +115,32 @@ def test_token_ids_of_sentences_are_in_the_vocabulary(tmp_path):
     assert 0 <= max(map(max, benchmark_speed.read_sentences(options))) < cases.TINY_MODEL["vocab_size"]
 
 
-def test_contestants_take_turns_and_the_first_one_rotates(monkeypatch):
-    now, calls = [0.0], []
+@pytest.fixture
+def contestant(monkeypatch):
+    """Returns contestants that take some seconds of a simulated clock, and note their calls."""
+    now = [0.0]
     monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
 
-    def contestant(name, seconds):
+    def contestant(name, seconds, calls):
         def run():
             calls.append(name)
-            now[0] += seconds
+            now[0] += next(seconds)
 
         return run
 
-    contestants = {name: contestant(name, seconds) for name, seconds in {"a": 1.0, "b": 2.0, "c": 4.0}.items()}
+    return contestant
+
+
+def test_contestants_take_turns_and_the_first_one_rotates(contestant):
+    calls, seconds = [], {"a": 1.0, "b": 2.0, "c": 4.0}
+    contestants = {name: contestant(name, repeat(time), calls) for name, time in seconds.items()}
     assert take_turns(contestants, 3, CPU) == {"a": [1.0] * 3, "b": [2.0] * 3, "c": [4.0] * 3}
     assert "".join(calls) == "abcbcacab"
 
 
-def test_a_fast_contestant_is_repeated_in_its_turn(monkeypatch):
-    now, calls = [0.0], []
-    monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
-
-    def run():
-        calls.append(now[0])
-        now[0] += 0.5 if len(calls) % 3 else 2.0
-
+def test_a_fast_contestant_is_repeated_in_its_turn(contestant):
+    calls = []
+    run = contestant("a", cycle([0.5, 0.5, 2.0]), calls)
     assert take_turns({"a": run}, 2, CPU, shortest_turn=2.5) == {"a": [1.0, 1.0]}
     assert len(calls) == 6
 
