@@ -23,11 +23,10 @@ from eval.adaptation.options import adapt, add_adaptation_options, read_candidat
 from eval.data.texts import read_sentences, read_string_column
 from eval.report.perplexities import report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
-from eval.task import describe_checkpoint, run_task, task_parser
+from eval.task import add_model_options, describe_checkpoint, load_model, run_task, task_parser
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.text.word_alignment import tokenizer_words
-from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer
+from onlstm_hf.utils.programs import positive_integer
 
 PROTOCOL = "one stream, the state carried from line to line; every token counts, the <eos> of each line included"
 
@@ -49,8 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="cut the text into N rows of equal length, each with an empty initial state (%(default)s; the papers use "
         "10 for validation and 1 for the test)",
     )
-    add_code_option(parser)
-    add_implementation_option(parser)
+    add_model_options(parser)
     add_adaptation_options(parser)
     return parser
 
@@ -61,9 +59,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
     candidates = read_candidates(options, texts)
     models, vocabularies, token_scores = [], [], []
     for name in options.models:
-        model, tokenizer = load_checkpoint(
-            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
-        )
+        model, tokenizer = load_model(name, options)
         # As in training, lines without any word for the tokenizer are skipped.
         kept = {text: [line for line in lines if tokenizer_words(tokenizer, line)] for text, lines in texts.items()}
         streams = {text: encode_sentence_stream(tokenizer, lines) for text, lines in kept.items()}

@@ -40,17 +40,16 @@ from eval.report.by_task.parsing import (
 )
 from eval.report.tables import FORMATS, format_table, write_table
 from eval.report.tasks import PARSING
-from eval.task import describe_checkpoint, run_task, task_parser
+from eval.task import add_model_options, describe_checkpoint, load_model, run_task, task_parser
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
-from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import check_writable, written_file
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weights
+from onlstm_hf.utils.programs import split_weights
 from training.language_models.validation import distances_of_layers
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
@@ -102,8 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--sentences-read", choices=["yes", "no"], help="store whether the training text contains these sentences"
     )
     parser.add_argument("--note", metavar="TEXT", help="a remark to store")
-    add_code_option(parser)
-    add_implementation_option(parser)
+    add_model_options(parser)
     parser.add_argument("--trees", metavar="FILE", help="write gold and induced trees as JSON lines")
     parser.add_argument("--table", metavar="FILE", help="write the table as .md, .tex, .csv or .txt")
     return parser
@@ -125,9 +123,7 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         raise ValueError(f"--by-file needs files of trees; {treebank.name} is a dataset")
     models, parses = [], []
     for name, _ in checkpoints:
-        model, tokenizer = load_checkpoint(
-            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
-        )
+        model, tokenizer = load_model(name, options)
         gold = treebank.read_for(name, model.config.treebank_preprocessing)
         layers = None if options.layer == "all" else [chosen_layer(options, model.parse_layer)]
         read = distances_of_layers(model, tokenizer, [list(tree.words) for tree in gold], layers)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.report.tables import format_table
 from eval.report.tasks import PUNCTUATION
-from eval.task import run_task, task_parser
+from eval.task import add_model_options, load_model, run_task, task_parser
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.brackets import BracketNode
 from onlstm_hf.trees.distances import tree_from_distances
@@ -38,9 +38,7 @@ from onlstm_hf.trees.treebank import (
     read_treebank,
     treebank_files,
 )
-from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option
 
 BASELINE = "right branching"
 RULES = {"right": "papers' rule", "none": "unbiased"}
@@ -64,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="K",
         help="standard deviations that a mark adds (default: %(default)s)",
     )
-    add_code_option(parser)
+    add_model_options(parser)
     return parser
 
 
@@ -81,7 +79,7 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
                 raise ValueError(f"{name} has other sentences than {treebank}, or other words in them")
             distances = stored.by_layer[stored.parse_layer]
         else:
-            model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+            model, tokenizer = load_model(name, options)
             files = read_with_marks(options.treebank, model.config.treebank_preprocessing)
             trees = model.parse([list(tree.words) for gold, _ in files for tree in gold], tokenizer)
             distances = [tree.distances for tree in trees]

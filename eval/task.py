@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import check_writable
-from onlstm_hf.utils.programs import run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
 from onlstm_hf.utils.results_file import write_results
 
 
@@ -48,6 +49,20 @@ def run_task(
             write_results(output, results, script, arguments)
 
     return run_program(Path(script).name, work)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that `load_model` reads."""
+    add_code_option(parser)
+    add_implementation_option(parser)
+
+
+def load_model(
+    name: str, options: argparse.Namespace, any_causal_model: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Loads a checkpoint and its tokenizer, see `load_checkpoint`."""
+    trusted, implementation = options.trust_remote_code, options.implementation
+    return load_checkpoint(name, any_causal_model, trust_remote_code=trusted, implementation=implementation)
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:

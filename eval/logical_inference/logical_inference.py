@@ -19,14 +19,6 @@ Args:
 Returns:
     `accuracy`, `num_pairs`, `macro_accuracy` (the mean of the relations' accuracies), `by_relation` and `by_operators`
     (each `correct`, `total` and `accuracy`), and `confusion`: how often each relation was predicted, by gold relation.
-Examples:
-    >>> import evaluate
-    >>> logical_inference = evaluate.load("eval/logical_inference")
-    >>> scores = logical_inference.compute(
-    ...     predictions=["<", "#", "#", "="], references=["<", "#", "v", "="], num_operators=[1, 1, 2, 2]
-    ... )
-    >>> scores["accuracy"], scores["by_operators"]["2"]["accuracy"], scores["confusion"]["v"]["#"]
-    (0.75, 0.5, 1)
 """
 
 

@@ -25,15 +25,6 @@ Returns:
     same in `by_condition` and `by_group` if these names are given. Items of three sentences have three entries there,
     such as `"name (grammatical vs. intrusive)"`. With `out_of_vocabulary` also `num_out_of_vocabulary` and
     `in_vocabulary_accuracy`, the accuracy on the other pairs. A tie is not correct.
-Examples:
-    >>> import evaluate
-    >>> minimal_pairs = evaluate.load("eval/minimal_pairs")
-    >>> log_probabilities = [[-20.3, -22.4], [-18.0, -17.5], [-30.2, -31.0], [-25.3, -25.3]]
-    >>> scores = minimal_pairs.compute(
-    ...     predictions=log_probabilities, conditions=["singular", "plural", "singular", "plural"]
-    ... )
-    >>> scores["accuracy"], scores["num_ties"], scores["by_condition"]["singular"]["accuracy"]
-    (0.5, 1, 1.0)
 """
 
 

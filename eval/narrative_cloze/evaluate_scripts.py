@@ -23,10 +23,9 @@ from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.report.by_task.narrative_cloze import cloze_table
 from eval.report.tables import format_table
 from eval.report.tasks import NARRATIVE_CLOZE
-from eval.task import describe_checkpoint, run_task, task_parser
-from onlstm_hf.utils.checkpoints import load_checkpoint
+from eval.task import add_model_options, describe_checkpoint, load_model, run_task, task_parser
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_implementation_option, positive_integer
+from onlstm_hf.utils.programs import positive_integer
 
 NUM_PREDICTIONS = 25
 WINDOWS, PRIORS = (1, 3, 10), (1.0, 10.0, 100.0)
@@ -44,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--events", required=True, metavar="FOLDER", help="folder of train.txt, valid.txt and test.txt"
     )
     parser.add_argument("--beam-size", type=positive_integer, default=100, metavar="N", help="beam size (%(default)s)")
-    add_implementation_option(parser)
+    add_model_options(parser)
     return parser
 
 
@@ -53,7 +52,7 @@ def evaluate_scripts(options: argparse.Namespace) -> dict:
     parts = {part: read_scripts(Path(options.events, f"{part}.txt")) for part in PARTS}
     models = count_models(parts)
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, implementation=options.implementation)
+        model, tokenizer = load_model(name, options)
         search = ScriptLanguageModel(model, tokenizer, options.beam_size)
         scores = score_cloze(parts["test"], search.predict(parts["test"], NUM_PREDICTIONS))
         models.append({**describe_checkpoint(name, model), "system": system_name(model.config), "scores": scores})

@@ -31,11 +31,8 @@ def write_script(events: Sequence[Event], has_entities: bool) -> Script:
 
 def split(documents: Sequence) -> dict[str, list]:
     """Splits documents: every fifth is test, the next one validation, all others training."""
-    parts = {"train": (2, 3, 4), "valid": (1,), "test": (0,)}
-    return {
-        part: [document for number, document in enumerate(documents, start=1) if number % 5 in remainders]
-        for part, remainders in parts.items()
-    }
+    train = [document for index, document in enumerate(documents) if index % 5 not in (0, 4)]
+    return {"train": train, "valid": list(documents[::5]), "test": list(documents[4::5])}
 
 
 def replace_rare(parts: dict[str, list[Script]], min_count: int) -> dict[str, list[Script]]:

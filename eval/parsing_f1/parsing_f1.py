@@ -34,13 +34,6 @@ Args:
 Returns:
     `onlstm_hf.scoring.parsing_scores.ParsingScores` as a dictionary: `sentence_f1` (the papers' UF1), `corpus_f1`,
     `evalb_f1`, `label_recall`, `average_depth`, `by_length` and others, as fractions between 0 and 1.
-Examples:
-    >>> import evaluate
-    >>> parsing_f1 = evaluate.load("eval/parsing_f1")
-    >>> gold = "(S (NP (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
-    >>> scores = parsing_f1.compute(predictions=["((the (old cat)) ((sat on) it))"], references=[gold])
-    >>> round(scores["sentence_f1"], 4)
-    0.5714
 """
 
 

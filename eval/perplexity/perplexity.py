@@ -20,12 +20,6 @@ Args:
 Returns:
     `perplexity` (over all tokens together), `log_likelihood`, `num_tokens`; with counts `word_perplexity` and
     `bits_per_character`; for the sentence protocol `perplexities` and `mean_perplexity`.
-Examples:
-    >>> import evaluate
-    >>> perplexity = evaluate.load("eval/perplexity")
-    >>> scores = perplexity.compute(predictions=[[-1.0, -2.0, -3.0], [-2.0]])
-    >>> round(scores["perplexity"], 4), scores["num_tokens"]
-    (7.3891, 4)
 """
 
 

@@ -292,11 +292,3 @@ def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_fo
 def test_examples_of_the_card_run(name, project_root):
     results = doctest.testfile(str(project_root / "eval" / name / "README.md"), module_relative=False)
     assert results.attempted > 5 and results.failed == 0
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_examples_of_the_inputs_description_run(name):
-    text = evaluate.load(f"eval/{name}").info.inputs_description
-    runner = doctest.DocTestRunner()
-    runner.run(doctest.DocTestParser().get_doctest(text, {}, name, None, None))
-    assert runner.summarize().attempted > 2 and runner.summarize().failed == 0
