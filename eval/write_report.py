@@ -149,12 +149,12 @@ def fill_markers(text: str, tables: Mapping[str, str]) -> str:
     """Replaces the text between the markers of a page by the tables that they name."""
 
     def table(match: re.Match) -> str:
-        if match["name"] not in tables:
-            raise ValueError(f"there is no table {match['name']}; the tables are {', '.join(tables)}")
-        return f"{match['start']}\n{tables[match['name']]}\n{match['end']}"
+        start, name, end = match.groups()
+        if name not in tables:
+            raise ValueError(f"there is no table {name}; the tables are {', '.join(tables)}")
+        return f"{start}\n{tables[name]}\n{end}"
 
-    pattern = r"(?P<start><!-- report: (?P<name>\S+) -->)\n.*?(?P<end><!-- /report -->)"
-    return re.sub(pattern, table, text, flags=re.DOTALL)
+    return re.sub(r"(<!-- report: (\S+) -->)\n.*?(<!-- /report -->)", table, text, flags=re.DOTALL)
 
 
 main = partial(run_task, "eval/write_report.py", build_parser, write_report)

@@ -78,9 +78,7 @@ def _distribution(values: Iterable[float]) -> dict:
 def parsing_table(summaries: Mapping[str, Mapping[str, dict]], has_published: bool) -> Table:
     """Returns the table in per cent (the depth excepted), with recall of the most frequent labels.
 
-    Args:
-        summaries: results of `summarize` by part (`all` sentences and, if there are any, `short` ones) and name.
-        has_published: whether to append the published rows.
+    `summaries` has results of `summarize` by part (`all` and, if there are any, `short` sentences) and name of trees.
     """
     short = summaries.get("short", {})
     counts = next(iter(summaries["all"].values()))["label_counts"]
