@@ -2,8 +2,6 @@
 
     python eval/benchmark_speed.py --output speed.json
     python eval/benchmark_speed.py --cases step --recipe prpn_lm_ptb
-    python eval/benchmark_speed.py --cases parsing --treebank wsj.mrg
-    python eval/benchmark_speed.py --cases neighbours --threads 2 --rounds 5
     python eval/benchmark_speed.py --cases --loss-curves train.txt
 
 Cases: `recurrence` (training pass of a recurrent stack, also by torch.nn.LSTM), `step` (whole update of train_lm.py),

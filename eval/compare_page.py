@@ -2,7 +2,6 @@
 
     python eval/compare_page.py wsj_sample.mrg
     python eval/compare_page.py wsj_sample.mrg --precision float32 --model model_cards/prpn-ptb-small
-    python eval/compare_page.py wsj_sample.mrg --every 10       # every tenth sentence
 
 It writes the page into a temporary folder and runs its script on every sentence in Node. It prints the share of equal
 trees for both rules, the size of the model, and the time for some sentences.
@@ -10,7 +9,6 @@ trees for both rules, the size of the model, and the time for some sentences.
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -49,8 +47,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def compare_page(options: argparse.Namespace) -> None:
     """Prints the comparison."""
-    if shutil.which("node") is None:
-        raise FileNotFoundError("Node is not installed; it runs the script of the page")
     name, precision = options.model or default_model(), options.precision
     model, tokenizer = load_checkpoint(name)
     sentences = [list(tree.words) for tree in read_treebank(options.treebank) if tree.words][:: options.every]

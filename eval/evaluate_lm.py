@@ -3,7 +3,6 @@
     python eval/evaluate_lm.py MODEL --files valid.txt test.txt --output results.json
     python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
     python eval/evaluate_lm.py MODEL --files valid.txt test.txt --adapt cache --tune valid.txt
-    python eval/evaluate_lm.py SEED1 SEED2 SEED3 --files test.txt
     python eval/evaluate_lm.py MODEL1 MODEL2 --files valid.txt test.txt --mix --tune valid.txt
 
 With several checkpoints, such as several seeds, the table also has mean and standard deviation.

@@ -2,11 +2,8 @@
 
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
-    python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
-    python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.xz seed_2222.trees.jsonl.xz --treebank wsj.mrg
     python eval/evaluate_parsing.py --trees-from *.trees.jsonl.xz --treebank wsj.mrg --agreement --ensemble
     python eval/evaluate_parsing.py MODEL --treebank trees.mrg --preset universal
-    python eval/evaluate_parsing.py MODEL --treebank gum/ --by-file
 
 By default, words and scores follow the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
 onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or from tree files of training runs

@@ -87,14 +87,11 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
 
 def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
     """Loads the items of the requested tests, by name."""
-    tests = {}
-    if options.marvin_linzen:
-        tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen)
-    if options.blimp:
-        tests[BLIMP] = load_blimp(options.blimp)
-    if not tests:
+    tests = {MARVIN_LINZEN: (load_marvin_linzen, options.marvin_linzen), BLIMP: (load_blimp, options.blimp)}
+    loaded = {name: load(source) for name, (load, source) in tests.items() if source}
+    if not loaded:
         raise ValueError("nothing to evaluate: give --marvin-linzen PATH, --blimp PATH, or both")
-    return tests
+    return loaded
 
 
 def score_items(

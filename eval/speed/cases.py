@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from eval.speed.measurement import Outcome, leave_out_unavailable, ratios, row, take_turns
+from eval.speed.measurement import Outcome, ratios, row, take_turns
 from eval.speed.training import loss_curve, set_implementation, start_training
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
@@ -60,8 +60,7 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
         for path in PATHS:
             contestants[f"{path} {precision}"] = onlstm_pass(stack, dtype, device, path)
         contestants[f"{LSTM} {precision}"] = lstm_pass(stack, dtype, device)
-    contestants, left_out = leave_out_unavailable(contestants)
-    seconds = take_turns(contestants, rounds, device, shortest_turn)
+    seconds, left_out = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {stack}"
     rows = [
         row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
@@ -129,8 +128,7 @@ def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) ->
             run = start_training(recipe, text, precision, Path(folder) / precision, overrides, device)
             batch = next(run.batches.batches(0))
             contestants |= {f"{path} {precision}": partial(update, run, batch, path) for path in PATHS}
-        contestants, left_out = leave_out_unavailable(contestants)
-        seconds = take_turns(contestants, rounds, device)
+        seconds, left_out = take_turns(contestants, rounds, device)
     num_tokens = batch.input_ids.numel()
     case = f"whole training step of {recipe}, {num_tokens} tokens"
     rows = [
@@ -178,8 +176,7 @@ def measure_parsing(
     one_by_one = f"{REFERENCE}, sentence by sentence"
     contestants = {one_by_one: parse_one_by_one}
     contestants |= {f"auto {precision}": partial(parse_all, dtype) for precision, dtype in PRECISIONS.items()}
-    contestants, left_out = leave_out_unavailable(contestants)
-    seconds = take_turns(contestants, rounds, device)
+    seconds, left_out = take_turns(contestants, rounds, device)
     seconds[one_by_one] = [time * num_tokens / num_sampled for time in seconds[one_by_one]]
     sizes = "-".join(map(str, model.config.layer_sizes))
     case = f"parsing {len(sentences)} sentences, {num_tokens} words, layers {sizes}"

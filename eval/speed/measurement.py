@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from onlstm_hf.utils.iteration import progress_bar
-
-Contestants = Mapping[str, Callable[[], object]]  # functions to run, by name
 
 
 def spread(rounds: Iterable[float]) -> str:
@@ -32,7 +30,7 @@ class Outcome:
     seconds: dict[str, list[float]]  # of each contestant in every round
     num_tokens: int  # that a contestant processes in that time
     rows: list[dict]  # of the summary
-    left_out: dict[str, str] = field(default_factory=dict)  # contestants that cannot run here, with the reason
+    left_out: dict[str, str]  # contestants that cannot run here, with the reason
 
 
 def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[float]:
@@ -40,34 +38,29 @@ def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[f
     return [first / second for first, second in zip(numerators, denominators, strict=True)]
 
 
-def leave_out_unavailable(contestants: Contestants) -> tuple[Contestants, dict[str, str]]:
-    """Runs every contestant as a warm-up, and returns those that can run here, and the reasons of the others."""
-    available, reasons = {}, {}
-    for name, run in contestants.items():
-        try:
-            run()
-            available[name] = run
-        except (ValueError, RuntimeError) as error:
-            reasons[name] = str(error)
-    return available, reasons
-
-
 def take_turns(
-    contestants: Contestants, rounds: int, device: torch.device, shortest_turn: float = 0.0
-) -> dict[str, list[float]]:
-    """Returns the seconds of every contestant in every round. Each round starts with the next contestant.
+    contestants: Mapping[str, Callable[[], object]], rounds: int, device: torch.device, shortest_turn: float = 0.0
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Returns the seconds of every contestant in every round, and the reasons of contestants that cannot run here.
 
-    Other work on the machine slows all contestants of a round alike, so it hardly changes their ratio. A contestant is
-    repeated in its turn for at least `shortest_turn` seconds, and the mean counts, so that warm caches and sleeping
-    threads matter little.
+    All contestants first run once, to warm up. Each round starts with the next contestant. Other work on the machine
+    slows all contestants of a round alike, so it hardly changes their ratio. A contestant is repeated in its turn for
+    at least `shortest_turn` seconds, and the mean counts, so that warm caches and sleeping threads matter little.
     """
 
     def wait() -> None:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    names = list(contestants)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[str, list[float]] = {}
+    left_out: dict[str, str] = {}
+    for name, run in contestants.items():
+        try:
+            run()
+            seconds[name] = []
+        except (ValueError, RuntimeError) as error:
+            left_out[name] = str(error)
+    names = list(seconds)
     for number in progress_bar(range(rounds), unit="round"):
         first = number % len(names)
         for name in names[first:] + names[:first]:
@@ -78,4 +71,4 @@ def take_turns(
                 wait()
                 passed, runs = time.perf_counter() - start, runs + 1
             seconds[name].append(passed / runs)
-    return seconds
+    return seconds, left_out

@@ -45,14 +45,12 @@ def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
     outcomes = []
     for count in numbers:
         with busy_neighbours(count):
-            for run in contestants.values():  # warm-up: starts threads and allocates memory
-                run()
-            seconds = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
+            seconds, left_out = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
         case, rows = f"training with {torch.get_num_threads()} threads beside {count} busy processes", []
         for name, stack in stacks.items():
             slower = ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
             rows.append(row(case, f"{name} {stack}, time of {LSTM}", slower))
-        outcomes.append(Outcome(case, seconds, num_tokens, rows))
+        outcomes.append(Outcome(case, seconds, num_tokens, rows, left_out))
     return outcomes
 
 
