@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sentences-read", choices=["yes", "no"], help="store whether the training text contains these sentences"
     )
-    parser.add_argument("--note", metavar="TEXT", help="a remark to store")
+    parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
     add_model_options(parser)
     parser.add_argument("--trees", metavar="FILE", help="write gold and induced trees as JSON lines")
     parser.add_argument("--table", metavar="FILE", help="write the table as .md, .tex, .csv or .txt")
@@ -181,6 +181,10 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         printed.append(format_table(*agreement_table(agreement)))
     if is_english:
         printed.append(PUBLISHED_NOTE)
+    if options.sentences_read:
+        printed.append(f"sentences read in training: {options.sentences_read}")
+    if options.note:
+        printed.append(f"note: {options.note}")
     print("\n\n".join(printed))
     if options.table:
         write_table(options.table, header, rows)

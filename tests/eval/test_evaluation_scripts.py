@@ -312,6 +312,7 @@ def test_scores_match_the_induced_trees_which_are_written(
     path = tmp_path / "trees.jsonl"
     arguments = ["--branching-bias", branching_bias, "--note", "of the sample", "--sentences-read", "no"]
     results, printed = run(evaluate_parsing, checkpoint, "--treebank", treebank, "--trees", path, *arguments)
+    assert "sentences read in training: no\n" in printed
     assert results["sentences_read"] == "no"
     gold = read_treebank(treebank)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
