@@ -2,8 +2,6 @@
 
     python eval/benchmark_speed.py --output speed.json
     python eval/benchmark_speed.py --cases step --recipe prpn_lm_ptb
-    python eval/benchmark_speed.py --cases parsing --treebank wsj.mrg
-    python eval/benchmark_speed.py --cases neighbours --threads 2 --rounds 5
     python eval/benchmark_speed.py --cases --loss-curves train.txt
 
 Cases: `recurrence` (training pass of a recurrent stack, also by torch.nn.LSTM), `step` (whole update of train_lm.py),
@@ -13,6 +11,7 @@ round. A ratio compares two times of the same round; the script prints its media
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from eval.speed.cases import (
     measure_recurrence,
     measure_step,
 )
-from eval.speed.measurement import Outcome, Row, Spread, ratios
+from eval.speed.measurement import Outcome, ratios, spread
 from eval.speed.neighbours import measure_neighbours
 from eval.task import run_task, task_parser
 from onlstm_hf import ONLSTMConfig
@@ -70,30 +69,31 @@ def benchmark_speed(options: argparse.Namespace) -> dict:
     quick, rounds = options.quick, options.rounds or (2 if options.quick else 7)
     recipe = options.recipe or ("onlstm_ptb_small" if quick else "onlstm_ptb")
     print(", ".join(f"{name}: {value}" for name, value in describe_machine(device).items()), flush=True)
-    results = {"task": SPEED, "device": device.type, "rounds": rounds}
-    rows: list[Row] = []
+    results = {"task": SPEED, "device": device.type, "rounds": rounds, "rows": []}
     measures = {
         "recurrence": lambda: measure_recurrence(quick, rounds, device),
         "step": lambda: measure_step(quick, rounds, device, recipe),
         "parsing": lambda: measure_parsing(quick, rounds, device, read_sentences(options)),
         "neighbours": lambda: measure_neighbours(quick, rounds),
     }
-    for case, measure in measures.items():
-        if case in options.cases:
-            outcomes = measure()
-            for outcome in outcomes:
-                print(f"\n{outcome.title}\n{contestants_table(outcome)}", flush=True)
-                for name, reason in outcome.left_out.items():
-                    print(f"{name} was left out: {reason}")
-                rows += outcome.rows
-            results[case] = list(map(asdict, outcomes))
+    for case in [case for case in CASES if case in options.cases]:
+        outcomes = measures[case]()
+        for outcome in outcomes:
+            print(f"\n{outcome.title}\n{contestants_table(outcome)}", flush=True)
+            for name, reason in outcome.left_out.items():
+                print(f"{name} was left out: {reason}")
+            results["rows"] += outcome.rows
+        results[case] = list(map(asdict, outcomes))
     if options.loss_curves:
-        results["loss_curves"], loss_rows = measure_losses(quick, Path(options.loss_curves))
-        rows += loss_rows
-    as_table = markdown_table if options.markdown else format_table
-    summary = [[row.case, row.figure, str(Spread.of(row.rounds))] for row in rows]
-    print(f"\n{as_table(['case', 'figure', 'median (quartiles)'], summary)}")
-    return results | {"rows": [row.to_dict() for row in rows]}
+        results["loss_curves"], rows = measure_losses(quick, device, Path(options.loss_curves))
+        results["rows"] += rows
+    print(f"\n{summary_table(results['rows'], markdown_table if options.markdown else format_table)}")
+    return results
+
+
+def summary_table(rows: Sequence[dict], format_rows: Callable[[list, list], str]) -> str:
+    header = ["case", "figure", "median (quartiles)"]
+    return format_rows(header, [[row["case"], row["figure"], row["spread"]] for row in rows])
 
 
 def contestants_table(outcome: Outcome) -> str:
@@ -101,11 +101,11 @@ def contestants_table(outcome: Outcome) -> str:
     seconds, rows = outcome.seconds, []
     reference = next((times for name, times in seconds.items() if name.startswith(REFERENCE)), None)
     for name, times in seconds.items():
-        speed = Spread.of(outcome.num_tokens / time for time in times)
+        speed = spread(outcome.num_tokens / time for time in times)
         lstm = seconds.get(f"{LSTM} {name.partition(' ')[2]}")
-        faster = "" if reference is None else str(Spread.of(ratios(reference, times)))
-        slower = "" if lstm is None else str(Spread.of(ratios(times, lstm)))
-        rows.append([name, str(speed), faster, slower])
+        faster = "" if reference is None else spread(ratios(reference, times))
+        slower = "" if lstm is None else spread(ratios(times, lstm))
+        rows.append([name, speed, faster, slower])
     return format_table(["path", "tokens/s", f"speed / {REFERENCE}", f"time / {LSTM}"], rows)
 
 

@@ -7,7 +7,7 @@ training/train_logic.py writes the results files. The figure needs the extra `be
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -16,19 +16,13 @@ from eval.report.by_task.logic import PUBLISHED_NOTE, draw_accuracies, logic_tab
 from eval.report.results_files import read_results
 from eval.report.tables import format_table
 from eval.report.tasks import LOGICAL_INFERENCE
+from eval.task import run_task, task_parser
 from onlstm_hf.logic.formulas import MAX_OPERATORS
 from onlstm_hf.utils.files import check_writable
-from onlstm_hf.utils.programs import run_program
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    options = build_parser().parse_args(arguments)
-    return run_program("compare_logic.py", lambda: compare_logic(options))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__, has_results=False)
     parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="results.json of training/train_logic.py")
     parser.add_argument("--plot", metavar="FILE", help="figure to write, as .png, .svg or .pdf")
     return parser
@@ -48,6 +42,8 @@ def compare_logic(options: argparse.Namespace) -> None:
     if options.plot:
         draw_accuracies(files, options.plot)
 
+
+main = partial(run_task, "eval/compare_logic.py", build_parser, compare_logic)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,12 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.report.tables import format_table
 from eval.report.tasks import UNKNOWN_WORDS
-from eval.task import import_extra, run_task, task_parser
+from eval.task import add_model_options, import_extra, load_model, run_task, task_parser
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, PUNCTUATION_TAGS, Preprocessing, read_treebank
-from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import positive_integer
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}"}
@@ -42,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--sentences", type=positive_integer, default=500, metavar="N", help="use the first N (default: %(default)s)"
     )
     parser.add_argument("--parse", action="store_true", help="also score the trees of the ordinary text")
+    add_model_options(parser)
     return parser
 
 
@@ -64,7 +64,7 @@ def evaluate_ordinary_text(options: argparse.Namespace) -> dict:
 
 def score_trees(options: argparse.Namespace, texts: list[str]) -> dict:
     """Parses the text, prints the scores and returns them."""
-    model, tokenizer = load_checkpoint(options.model)
+    model, tokenizer = load_model(options.model, options)
     words_only = Preprocessing(dropped_tags=PUNCTUATION_TAGS | EMPTY_ELEMENT_TAGS)
     all_gold = read_treebank(options.treebank, words_only)[: len(texts)]
     scores = {}

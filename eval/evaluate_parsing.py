@@ -2,11 +2,8 @@
 
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
-    python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
-    python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.xz seed_2222.trees.jsonl.xz --treebank wsj.mrg
     python eval/evaluate_parsing.py --trees-from *.trees.jsonl.xz --treebank wsj.mrg --agreement --ensemble
     python eval/evaluate_parsing.py MODEL --treebank trees.mrg --preset universal
-    python eval/evaluate_parsing.py MODEL --treebank gum/ --by-file
 
 By default, words and scores follow the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
 onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or from tree files of training runs
@@ -23,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -33,6 +29,7 @@ from eval.report.by_task.parsing import (
     INTERVAL_NOTE,
     MAX_WORDS,
     PUBLISHED_NOTE,
+    group_scores,
     group_table,
     parsing_table,
     source_name,
@@ -40,18 +37,17 @@ from eval.report.by_task.parsing import (
 )
 from eval.report.tables import FORMATS, format_table, write_table
 from eval.report.tasks import PARSING
-from eval.task import describe_checkpoint, run_task, task_parser
+from eval.task import add_model_options, describe_checkpoint, load_model, run_task, task_parser
 from onlstm_hf.scoring.agreement import tree_agreement
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
-from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import check_writable, written_file
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weights
+from onlstm_hf.utils.programs import split_weights
+from training.language_models.validation import distances_of_layers
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # Trees of all sentences by source: a layer, or the model if it has only one tree per sentence.
@@ -69,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--by-length", action="store_true", help="also print a table by length, in steps of ten words")
     parser.add_argument(
         "--layer",
-        type=layer_number,
+        type=lambda text: text if text in ("all", "own") else int(text),
         default="all",
         metavar="N|all|own",
         help="layer of the trees, counted from 0; own: the default layer of the model's parse() (%(default)s)",
@@ -102,16 +98,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--sentences-read", choices=["yes", "no"], help="store whether the training text contains these sentences"
     )
     parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
-    add_code_option(parser)
-    add_implementation_option(parser)
+    add_model_options(parser)
     parser.add_argument("--trees", metavar="FILE", help="write gold and induced trees as JSON lines")
     parser.add_argument("--table", metavar="FILE", help="write the table as .md, .tex, .csv or .txt")
     return parser
-
-
-def layer_number(text: str) -> int | str:
-    """Parses the argument `--layer`: a number, `all` or `own`."""
-    return text if text in ("all", "own") else int(text)
 
 
 def evaluate_parsing(options: argparse.Namespace) -> dict:
@@ -130,17 +120,19 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         raise ValueError(f"--by-file needs files of trees; {treebank.name} is a dataset")
     models, parses = [], []
     for name, _ in checkpoints:
-        model, tokenizer = load_checkpoint(
-            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
-        )
+        model, tokenizer = load_model(name, options)
         gold = treebank.read_for(name, model.config.treebank_preprocessing)
-        parses.append(parse_layers(model, tokenizer, gold, options))
-        fields = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
+        layers = None if options.layer == "all" else [chosen_layer(options, model.parse_layer)]
+        read = distances_of_layers(model, tokenizer, [list(tree.words) for tree in gold], layers)
+        parses.append(trees_of_layers(read, options))
+        fields = {"parse_layer": model.parse_layer, "unknown_words": read.model["unknown_words"]}
         models.append(describe_checkpoint(name, model) | fields)
     for name, _ in tree_files:
         stored = read_tree_file(name)
-        treebank.read_for(name, stored.model.get("treebank_preprocessing"))
-        parses.append(stored_layers(name, stored, treebank, options))
+        gold = treebank.read_for(name, stored.model.get("treebank_preprocessing"))
+        if stored.sentences != [tree.words for tree in gold]:
+            raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
+        parses.append(trees_of_layers(stored, options))
         fields = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
         models.append({"model": name, **fields, "parse_layer": stored.parse_layer})
     gold = treebank.trees
@@ -153,27 +145,20 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         member_weights = [weight for weight, sources in zip(weights, parses, strict=True) for _ in sources]
         averages = average_members(members, member_weights if is_weighted else None, options)
 
-    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
-    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= MAX_WORDS]:
+    lengths = np.array([len(tree.words) for tree in gold])
+    parts = {"all": np.arange(len(gold))}
+    if len(short := np.flatnonzero(lengths <= MAX_WORDS)):
         parts["short"] = short
     scored = {part: score(gold, parses, averages, indices, options.seed) for part, indices in parts.items()}
-    summaries = {part: scores.summary for part, scores in scored.items()}
+    summaries = {
+        part: {source: summarize(of_models, options.seed) for source, of_models in scores.by_source.items()}
+        for part, scores in scored.items()
+    }
     for index, model in enumerate(models):
         model["scores"] = {part: _as_dictionaries(scores.of_models[index]) for part, scores in scored.items()}
     groups = {"by_file": treebank.by_file} if options.by_file else {}
-    groups |= {"by_length": groups_by_length(gold)} if options.by_length else {}
-    by_group = {
-        kind: {
-            name: {
-                "num_sentences": len(indices),
-                "num_words": sum(len(gold[index].words) for index in indices),
-                "summary": score(gold, parses, averages, indices, options.seed, num_resamples=0).summary,
-            }
-            for name, indices in sentences.items()
-            if indices
-        }
-        for kind, sentences in groups.items()
-    }
+    groups |= {"by_length": groups_by_length(lengths)} if options.by_length else {}
+    by_group = {kind: group_scores(scored["all"].by_source, parts, lengths) for kind, parts in groups.items()}
     if options.agreement:
         parsers = [
             {"model": model["model"], "trees": source, "sentence_f1": scores["sentence_f1"]}
@@ -185,23 +170,22 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     is_english = treebank.is_read_as_in_the_papers  # the published figures are for this preprocessing
     header, rows = parsing_table(summaries, has_published=is_english)
     protocol = f"{treebank.describe()}; {PROTOCOL}"
-    print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
+    printed = [f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}"]
     if treebank.num_left_out:
-        print(f"{treebank.num_left_out} sentences without a word are left out")
-    print(f"\n{format_table(header, rows)}\n\n{INTERVAL_NOTE}")
-    for kind, summary in by_group.items():
-        print(f"\n{format_table(*group_table(kind, summary))}")
-    by_model = ", by model" if len(models) > 1 else ""
+        printed.append(f"{treebank.num_left_out} sentences without a word are left out")
+    printed += [format_table(header, rows), INTERVAL_NOTE]
+    printed += [format_table(*group_table(kind, groups)) for kind, groups in by_group.items()]
     shares = ["?" if model["unknown_words"] is None else f"{100 * model['unknown_words']:.1f} %" for model in models]
-    print(f"\nunknown words{by_model}: {', '.join(shares)}")
+    printed.append(f"unknown words{', by model' if len(models) > 1 else ''}: {', '.join(shares)}")
     if agreement:
-        print(f"\n{format_table(*agreement_table(agreement))}")
+        printed.append(format_table(*agreement_table(agreement)))
     if is_english:
-        print(f"\n{PUBLISHED_NOTE}")
+        printed.append(PUBLISHED_NOTE)
     if options.sentences_read:
-        print(f"\nsentences read in training: {options.sentences_read}")
+        printed.append(f"sentences read in training: {options.sentences_read}")
     if options.note:
-        print(f"\nnote: {options.note}")
+        printed.append(f"note: {options.note}")
+    print("\n\n".join(printed))
     if options.table:
         write_table(options.table, header, rows)
     if options.trees:
@@ -232,30 +216,14 @@ def _as_dictionaries(scores: Mapping[str, ParsingScores]) -> dict[str, dict]:
     return {name: row.to_dict() for name, row in scores.items()}
 
 
-def parse_layers(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
-) -> Trees:
-    """Parses the sentences with each requested layer; a model with one tree per sentence has "induced trees"."""
-    layers: Sequence[int | None] = [None]
-    if options.layer != "all":
-        layers = [chosen_layer(options, model.parse_layer)]
-    elif model.parse_layer is not None:
-        layers = range(model.config.num_hidden_layers)
-    sentences = [list(tree.words) for tree in gold]
-    trees = model.parse_layers(sentences, tokenizer, layers, branching_bias=options.branching_bias)
-    return dict(zip(map(source_name, layers), trees, strict=True))
+def trees_of_layers(read: SentenceDistances, options: argparse.Namespace) -> Trees:
+    """Builds the trees of each requested layer; a model with one tree per sentence has "induced trees"."""
+    layers = read.by_layer if options.layer == "all" else [chosen_layer(options, read.parse_layer)]
+    return {source_name(layer): read.trees(layer, options.branching_bias) for layer in layers}
 
 
-def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, options: argparse.Namespace) -> Trees:
-    """Builds the trees of each requested layer from the distances in a tree file."""
-    if stored.sentences != words_of(treebank.trees):
-        raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
-    layers = stored.by_layer if options.layer == "all" else [chosen_layer(options, stored.parse_layer)]
-    return {source_name(layer): stored.trees(layer, options.branching_bias) for layer in layers}
-
-
-def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | None:
-    return parse_layer if options.layer == "own" else options.layer
+def chosen_layer(options: argparse.Namespace, own_layer: int | None) -> int | None:
+    return own_layer if options.layer == "own" else options.layer
 
 
 def average_members(
@@ -274,65 +242,53 @@ def average_members(
     return averages
 
 
-def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
-    return [tree.words for tree in gold]
-
-
 class Scores(NamedTuple):
-    """Scores by source of the trees: of each model, of averages and baselines (`others`), and the summary of all."""
+    """Scores of trees by their source: of each model, and of averages and baselines (`others`)."""
 
     of_models: list[dict[str, ParsingScores]]
     others: dict[str, ParsingScores]
-    summary: dict[str, dict]
+
+    @property
+    def by_source(self) -> dict[str, list[ParsingScores]]:
+        """Scores of all models with the same source, and of each average and baseline."""
+        sources = dict.fromkeys(source for scores in self.of_models for source in scores)
+        rows = {source: [scores[source] for scores in self.of_models if source in scores] for source in sources}
+        return rows | {source: [scores] for source, scores in self.others.items()}
 
 
-def score(
-    gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int, **options: int
-) -> Scores:
-    """Scores the trees and the baselines on some of the sentences; `options` are passed to `score_parses`.
-
-    The summary has `summarize` over the models with the same source, and for each average and baseline.
-    """
+def score(gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int) -> Scores:
+    """Scores the trees and the baselines on some of the sentences."""
     chosen = [gold[index] for index in indices]
 
     def score_all(trees: Trees) -> dict[str, ParsingScores]:
         return {
-            source: score_parses([induced[index] for index in indices], chosen, seed=seed, **options)
+            source: score_parses([induced[index] for index in indices], chosen, seed=seed)
             for source, induced in trees.items()
         }
 
     of_models = [score_all(trees) for trees in progress_bar(parses, description="scoring", unit="model")]
-    others = score_all(averages) | score_baselines(chosen, seed, **options)
-    names = dict.fromkeys(name for rows in of_models for name in rows)
-    rows = {name: [scores[name] for scores in of_models if name in scores] for name in names}
-    rows |= {name: [scores] for name, scores in others.items()}
-    return Scores(of_models, others, {name: summarize(scores, seed) for name, scores in rows.items()})
+    return Scores(of_models, score_all(averages) | score_baselines(chosen, seed))
 
 
-def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
-    """Groups the indices of sentences by length: 1 to 10 words, 11 to 20, and so on, and more than 40."""
-    groups: dict[str, list[int]] = {}
-    for index in sorted(range(len(gold)), key=lambda index: len(gold[index].words)):
-        tens = (len(gold[index].words) - 1) // 10
-        name = f"{10 * tens + 1} to {10 * tens + 10}" if tens < 4 else "more than 40"
-        groups.setdefault(name, []).append(index)
-    return groups
+def groups_by_length(lengths: np.ndarray) -> dict[str, np.ndarray]:
+    """Groups the indices of sentences by length."""
+    names = ("1 to 10", "11 to 20", "21 to 30", "31 to 40", "more than 40")
+    groups = np.minimum((lengths - 1) // 10, len(names) - 1)
+    return {name: np.flatnonzero(groups == number) for number, name in enumerate(names)}
+
+
+def brackets_of(trees: Trees, index: int) -> dict[str, str]:
+    return {source: induced[index].to_bracket() for source, induced in trees.items()}
 
 
 def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], averages: Trees) -> None:
     """Writes one JSON object per sentence: the gold tree, the trees of each model's layers, and the averages."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
-            induced = {
-                name: {source: trees[index].to_bracket() for source, trees in sources.items()}
-                for name, sources in parses.items()
-            }
-            ensembles = {name: trees[index].to_bracket() for name, trees in averages.items()}
-            row = {
-                "gold": gold_tree.to_bracket(),
-                "induced": induced,
-                **({"ensembles": ensembles} if averages else {}),
-            }
+            induced = {name: brackets_of(sources, index) for name, sources in parses.items()}
+            row = {"gold": gold_tree.to_bracket(), "induced": induced}
+            if averages:
+                row["ensembles"] = brackets_of(averages, index)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

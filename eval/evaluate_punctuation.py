@@ -17,13 +17,12 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.report.tables import format_table
 from eval.report.tasks import PUNCTUATION
-from eval.task import run_task, task_parser
+from eval.task import add_model_options, load_model, run_task, task_parser
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.brackets import BracketNode
 from onlstm_hf.trees.distances import tree_from_distances
@@ -39,31 +38,21 @@ from onlstm_hf.trees.treebank import (
     read_treebank,
     treebank_files,
 )
-from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option
 
 BASELINE = "right branching"
 RULES = {"right": "papers' rule", "none": "unbiased"}
 PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' protocol, which has no punctuation"
 
-
-class MarkedTrees(NamedTuple):
-    """Gold trees of a file, and for each word of each tree whether it directly follows marks."""
-
-    gold: list[GoldTree]
-    marks: list[list[bool]]
+# Gold trees of a file, and for each word of each tree whether it directly follows marks.
+MarkedTrees = tuple[list[GoldTree], list[list[bool]]]
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoints or tree files")
     parser.add_argument(
-        "--treebank",
-        nargs="+",
-        required=True,
-        metavar="PATH",
-        help="Penn-style bracketed trees with punctuation: files, or folders of .mrg[.gz] files",
+        "--treebank", nargs="+", required=True, metavar="PATH", help="files or folders of trees with punctuation"
     )
     parser.add_argument(
         "--strengths",
@@ -73,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="K",
         help="standard deviations that a mark adds (default: %(default)s)",
     )
-    add_code_option(parser)
+    add_model_options(parser)
     return parser
 
 
@@ -90,7 +79,7 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
                 raise ValueError(f"{name} has other sentences than {treebank}, or other words in them")
             distances = stored.by_layer[stored.parse_layer]
         else:
-            model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+            model, tokenizer = load_model(name, options)
             files = read_with_marks(options.treebank, model.config.treebank_preprocessing)
             trees = model.parse([list(tree.words) for gold, _ in files for tree in gold], tokenizer)
             distances = [tree.distances for tree in trees]
@@ -121,27 +110,19 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
 def score(
     name: str, files: Sequence[MarkedTrees], distances: Sequence[Sequence[float]], strengths: Sequence[float]
 ) -> dict:
-    """Returns the entry of a model in the results: F1 by rule and strength."""
+    """Returns the entry of a model in the results: F1 by rule and strength, averaged over files."""
     scores: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
-    for rule, strength in progress_bar(
-        product(RULES, strengths), total=len(RULES) * len(strengths), unit="table cell"
-    ):
-        scores[rule][f"{strength:g}"] = f1_with_cue(files, distances, rule, strength)
+    cells = list(product(RULES, strengths))
+    for rule, strength in progress_bar(cells, unit="table cell"):
+        rows, of_files = iter(distances), []
+        for gold, marks in files:
+            trees = [
+                tree_from_distances(raise_at_marks(next(rows), after_mark, strength), tree.words, rule)
+                for after_mark, tree in zip(marks, gold, strict=True)
+            ]
+            of_files.append(score_parses(trees, gold, num_resamples=0).sentence_f1)
+        scores[rule][f"{strength:g}"] = mean(of_files)
     return {"model": name, "sentence_f1": scores}
-
-
-def f1_with_cue(
-    files: Sequence[MarkedTrees], distances: Sequence[Sequence[float]], branching_bias: str, strength: float
-) -> float:
-    """Returns the sentence F1 for a strength of the cue, averaged over files."""
-    rows, scores = iter(distances), []
-    for gold, marks in files:
-        trees = [
-            tree_from_distances(raise_at_marks(next(rows), after_mark, strength), tree.words, branching_bias)
-            for after_mark, tree in zip(marks, gold, strict=True)
-        ]
-        scores.append(score_parses(trees, gold, num_resamples=0).sentence_f1)
-    return mean(scores)
 
 
 def read_with_marks(paths: Sequence[str], stored: dict | None) -> list[MarkedTrees]:
@@ -157,8 +138,7 @@ def read_with_marks(paths: Sequence[str], stored: dict | None) -> list[MarkedTre
         marks = [_after_marks(root, preprocessing) for root in read_bracket_file(path)]
         if [len(tree.words) for tree in trees] != list(map(len, marks)):
             raise ValueError(f"{path}: the words and marks of a sentence cannot be told apart")
-        pairs = [(tree, row) for tree, row in zip(trees, marks, strict=True) if tree.words]
-        files.append(MarkedTrees([tree for tree, _ in pairs], [row for _, row in pairs]))
+        files.append(([tree for tree in trees if tree.words], [row for row in marks if row]))
     return files
 
 
@@ -173,17 +153,15 @@ def _after_marks(root: BracketNode, preprocessing: Preprocessing) -> list[bool]:
     return flags
 
 
-def _tags_of_leaves(root: BracketNode) -> Iterator[str | None]:
+def _tags_of_leaves(node: BracketNode | str) -> Iterator[str | None]:
     """Yields the tag of each leaf in order; `None` for a word without a tag."""
-    unfinished: list[BracketNode | str] = [root]
-    while unfinished:
-        node = unfinished.pop()
-        if isinstance(node, str):
-            yield None
-        elif len(node.children) == 1 and isinstance(node.children[0], str):
-            yield node.label
-        else:
-            unfinished += node.children[::-1]
+    if isinstance(node, str):
+        yield None
+    elif len(node.children) == 1 and isinstance(node.children[0], str):
+        yield node.label
+    else:
+        for child in node.children:
+            yield from _tags_of_leaves(child)
 
 
 main = partial(run_task, "eval/evaluate_punctuation.py", build_parser, evaluate_punctuation)

@@ -21,11 +21,10 @@ from eval.data.syntactic_tests import Item, load_blimp, load_marvin_linzen
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED_NOTE, syntax_table
 from eval.report.tables import format_table
 from eval.report.tasks import SYNTAX
-from eval.task import describe_checkpoint, import_extra, run_task, task_parser
+from eval.task import add_model_options, describe_checkpoint, import_extra, load_model, run_task, task_parser
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
-from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer
+from onlstm_hf.utils.programs import positive_integer
 
 PROTOCOL = (
     "log probability of the whole sentence after the token that begins a text; right if that of the grammatical "
@@ -58,8 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences per batch (%(default)s)"
     )
-    add_code_option(parser)
-    add_implementation_option(parser)
+    add_model_options(parser)
     return parser
 
 
@@ -68,12 +66,7 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
     tests = load_tests(options)
     results = []
     for name in options.models:
-        model, tokenizer = load_checkpoint(
-            name,
-            any_causal_model=True,
-            trust_remote_code=options.trust_remote_code,
-            implementation=options.implementation,
-        )
+        model, tokenizer = load_model(name, options, any_causal_model=True)
         scores = {
             test: score_items(model, tokenizer, items, options.end == "counted", options.batch_size)
             for test, items in tests.items()
@@ -94,14 +87,11 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
 
 def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
     """Loads the items of the requested tests, by name."""
-    tests = {}
-    if options.marvin_linzen:
-        tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen)
-    if options.blimp:
-        tests[BLIMP] = load_blimp(options.blimp)
-    if not tests:
+    tests = {MARVIN_LINZEN: (load_marvin_linzen, options.marvin_linzen), BLIMP: (load_blimp, options.blimp)}
+    loaded = {name: load(source) for name, (load, source) in tests.items() if source}
+    if not loaded:
         raise ValueError("nothing to evaluate: give --marvin-linzen PATH, --blimp PATH, or both")
-    return tests
+    return loaded
 
 
 def score_items(

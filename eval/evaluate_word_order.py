@@ -17,11 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.report.tables import format_table
 from eval.report.tasks import WORD_ORDER
-from eval.task import describe_checkpoint, run_task, task_parser
+from eval.task import add_model_options, describe_checkpoint, load_model, run_task, task_parser
 from onlstm_hf.scoring.sentences import score_sentences
-from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
-from onlstm_hf.utils.programs import add_implementation_option, positive_integer
+from onlstm_hf.utils.programs import positive_integer
 
 PROTOCOL = (
     "log probability of the whole sentence, after one <eos> and with the one at its end; right if that of the "
@@ -37,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-sentences", type=positive_integer, metavar="N", help="the first N with two different words"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: %(default)s)")
-    add_implementation_option(parser)
+    add_model_options(parser)
     return parser
 
 
@@ -49,7 +48,7 @@ def evaluate_word_order(options: argparse.Namespace) -> dict:
         raise ValueError("no sentence of the text has two different words")
     results = []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, implementation=options.implementation)
+        model, tokenizer = load_model(name, options)
         written, shuffled = (
             [score.total().total_log_likelihood for score in score_sentences(model, tokenizer, list(sentences))]
             for sentences in zip(*pairs, strict=True)

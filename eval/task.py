@@ -8,47 +8,61 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import check_writable
-from onlstm_hf.utils.programs import run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
 from onlstm_hf.utils.results_file import write_results
 
 
-def task_parser(description: str) -> argparse.ArgumentParser:
-    """Returns a parser with the option `--output`; its help begins with the script's docstring."""
+def task_parser(description: str, has_results: bool = True) -> argparse.ArgumentParser:
+    """Returns a parser whose help begins with the script's docstring; with `has_results` it has `--output`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", metavar="FILE", help="write the results as JSON; an existing file is replaced")
+    if has_results:
+        parser.add_argument("--output", metavar="FILE", help="write the results as JSON; an existing file is replaced")
     return parser
 
 
 def run_task(
     script: str,
     build_parser: Callable[[], argparse.ArgumentParser],
-    task: Callable[[argparse.Namespace], dict],
+    task: Callable[[argparse.Namespace], dict | None],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Runs a task and writes its results to the file of `--output`.
+    """Runs a task, writes its results to the file of `--output`, and returns the exit code of `run_program`.
 
     Args:
         script: path of the script in a checkout, such as `eval/evaluate_lm.py`.
         build_parser: function that returns a parser from `task_parser`.
         task: function that prints a table and returns the results.
         arguments: command-line arguments; by default those of this process.
-
-    Returns:
-        The exit code, see `run_program`.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = build_parser().parse_args(arguments)
+    output = getattr(options, "output", None)
 
     def work() -> None:
-        check_writable(options.output)
+        check_writable(output)
         results = task(options)
-        if options.output:
-            write_results(options.output, results, script, arguments)
+        if output:
+            write_results(output, results, script, arguments)
 
     return run_program(Path(script).name, work)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that `load_model` reads."""
+    add_code_option(parser)
+    add_implementation_option(parser)
+
+
+def load_model(
+    name: str, options: argparse.Namespace, any_causal_model: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Loads a checkpoint and its tokenizer, see `load_checkpoint`."""
+    trusted, implementation = options.trust_remote_code, options.implementation
+    return load_checkpoint(name, any_causal_model, trust_remote_code=trusted, implementation=implementation)
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
@@ -61,14 +75,12 @@ def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
 
 
 def _training_seed(folder: Path) -> int | None:
-    for path, keys in ((folder, ("training", "recipe", "seed")), (folder.parent, ("recipe", "seed"))):
+    for path in (folder / "results.json", folder.parent / "results.json"):
         try:
-            value = json.loads((path / "results.json").read_text(encoding="utf-8"))
-            for key in keys:
-                value = value[key]
-        except (OSError, ValueError, KeyError, TypeError):  # no file, or one of another program
+            results = json.loads(path.read_text(encoding="utf-8"))
+            return results.get("training", results)["recipe"]["seed"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no file, or one of another program
             continue
-        return value
     return None
 
 

@@ -12,16 +12,17 @@ import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from eval.task import run_task, task_parser
 from onlstm_hf.page.serving import build_server
 from onlstm_hf.page.site import write_page
 from onlstm_hf.utils.checkpoints import default_model
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.programs import positive_integer
 
 SENTENCES = [
     f"he said that the president of the bank will sell his shares of the stock in the market next {time}"
@@ -47,14 +48,8 @@ NEXT_TREE = """
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    options = build_parser().parse_args(arguments)
-    return run_program("time_page.py", lambda: time_page(options.model or default_model(), options.loads))
-
-
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__, has_results=False)
     parser.add_argument(
         "model", nargs="?", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)"
     )
@@ -62,25 +57,24 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
-    """Prints medians, and returns the milliseconds of first trees and of sentences."""
+def time_page(options: argparse.Namespace) -> None:
+    """Prints the medians of the milliseconds of first trees and of sentences."""
     driver_path = shutil.which("chromedriver")
     if driver_path is None:
         raise FileNotFoundError("chromedriver is not installed (Debian: apt-get install chromium chromium-driver)")
     first_trees, sentences = [], []
     with tempfile.TemporaryDirectory() as temporary:
         site = Path(temporary, "page")
-        write_page(site, [name])
+        write_page(site, [options.model or default_model()])
         with build_server(site, port=0) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            for _ in progress_bar(range(loads), unit="load"):
+            for _ in progress_bar(range(options.loads), unit="load"):
                 first_tree, next_trees = time_load(driver_path, f"http://127.0.0.1:{server.server_port}/")
                 first_trees.append(first_tree)
                 sentences += next_trees
             server.shutdown()
-    print(f"first tree after a cold load: median {statistics.median(first_trees):.0f} ms of {loads} loads")
+    print(f"first tree after a cold load: median {statistics.median(first_trees):.0f} ms of {options.loads} loads")
     print(f"20 words: median {statistics.median(sentences):.0f} ms of {len(sentences)} sentences")
-    return first_trees, sentences
 
 
 def time_load(driver_path: str, address: str) -> tuple[float, list[float]]:
@@ -101,6 +95,8 @@ def time_load(driver_path: str, address: str) -> tuple[float, list[float]]:
     finally:
         browser.quit()
 
+
+main = partial(run_task, "eval/time_page.py", build_parser, time_page)
 
 if __name__ == "__main__":
     sys.exit(main())

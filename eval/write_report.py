@@ -10,7 +10,8 @@ put such a file into eval/results and run this script. It fills each page betwee
 import argparse
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -22,8 +23,8 @@ from eval.report.by_task.syntax import syntax_table
 from eval.report.published import published_tables
 from eval.report.results_files import read_results
 from eval.report.tables import markdown_table
+from eval.task import run_task, task_parser
 from onlstm_hf.utils.files import written_file
-from onlstm_hf.utils.programs import run_program
 
 # Tables that take all results files of one task.
 BY_TASK = {
@@ -84,20 +85,15 @@ published figures](docs/published.md#scripts-the-narrative-cloze).
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    options = build_parser().parse_args(arguments)
-    return run_program("write_report.py", lambda: write_report(Path(options.folder)))
-
-
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__, has_results=False)
     parser.add_argument("--folder", default=".", help="the checkout (the current folder)")
     return parser
 
 
-def write_report(folder: Path) -> None:
+def write_report(options: argparse.Namespace) -> None:
     """Writes RESULTS.md, the figure of logical inference, and the tables in README.md and docs/."""
+    folder = Path(options.folder)
     files = {path.stem: read_results(path, TASKS) for path in sorted((folder / "eval" / "results").glob("*.json"))}
     if not files:
         raise FileNotFoundError("there are no results: run this in a checkout, or name its folder with --folder")
@@ -153,13 +149,15 @@ def fill_markers(text: str, tables: Mapping[str, str]) -> str:
     """Replaces the text between the markers of a page by the tables that they name."""
 
     def table(match: re.Match) -> str:
-        if match["name"] not in tables:
-            raise ValueError(f"there is no table {match['name']}; the tables are {', '.join(tables)}")
-        return f"{match['start']}\n{tables[match['name']]}\n{match['end']}"
+        start, name, end = match.groups()
+        if name not in tables:
+            raise ValueError(f"there is no table {name}; the tables are {', '.join(tables)}")
+        return f"{start}\n{tables[name]}\n{end}"
 
-    pattern = r"(?P<start><!-- report: (?P<name>\S+) -->)\n.*?(?P<end><!-- /report -->)"
-    return re.sub(pattern, table, text, flags=re.DOTALL)
+    return re.sub(r"(<!-- report: (\S+) -->)\n.*?(<!-- /report -->)", table, text, flags=re.DOTALL)
 
+
+main = partial(run_task, "eval/write_report.py", build_parser, write_report)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,8 +1,7 @@
 """Dynamic evaluation (Krause, Kahembwe, Murray & Renals 2018): the model is trained on the test text while reading."""
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 import torch
@@ -21,29 +20,12 @@ class DynamicEvaluationDiverged(ValueError):
 
 
 class DynamicEvaluation(NamedTuple):
-    """Settings of dynamic evaluation (section 4 of the paper).
+    """Settings of dynamic evaluation (section 4 of the paper)."""
 
-    Attributes:
-        learning_rate: eta.
-        decay: lambda, the fraction of the distance to the original weights that each update goes back; 0 to 1.
-        segment_length: tokens of each row between two updates.
-        epsilon: constant added to the root mean squares of the gradients, as a multiple of their mean; only for the
-            RMS-normalised update.
-    """
-
-    learning_rate: float
-    decay: float = 0.0
-    segment_length: int = 5
-    epsilon: float = 1.0
-
-    def check(self) -> None:
-        """Raises a `ValueError` for a setting out of range."""
-        numbers_fit = 0 <= self.learning_rate < math.inf and 0 <= self.decay <= 1 and 0 < self.epsilon < math.inf
-        if not numbers_fit or self.segment_length < 1:
-            raise ValueError(
-                "dynamic evaluation needs a learning rate of at least 0, a decay between 0 and 1, segments of at "
-                f"least one token and an epsilon above 0, not {self}"
-            )
+    learning_rate: float  # eta
+    decay: float = 0.0  # lambda, the fraction of the distance to the original weights that each update goes back
+    segment_length: int = 5  # tokens of each row between two updates
+    epsilon: float = 1.0  # added to root mean squares of gradients, in units of their mean; only with `gradient_rms`
 
 
 def adapted_log_probabilities(
@@ -57,8 +39,8 @@ def adapted_log_probabilities(
 ) -> list[torch.Tensor]:
     """Scores a text as one stream like `stream_log_likelihood`, with caches and updates of the weights.
 
-    Each segment is scored first. Then the gradient `g` of its mean loss updates the weights. Without `gradient_rms`
-    this is stochastic gradient descent with decay towards the original weights `W`,
+    Each segment is scored first. Then the gradient `g` of its mean loss updates the weights of a copy of the model.
+    Without `gradient_rms` this is stochastic gradient descent with decay towards the original weights `W`,
 
         w <- w - learning_rate g + decay (W - w)
 
@@ -66,35 +48,31 @@ def adapted_log_probabilities(
 
         w <- w - learning_rate g / (rms + epsilon mean(rms)) + min(decay rms / mean(rms), 1) (W - w)
 
-    The state is carried, and gradients stop at the start of a segment. Dropout is off. After the call, also after an
-    error, the model has its original weights and mode.
-
-    Caches do not contribute to the loss of the updates. They compare hidden states computed with the weights of their
-    time. The model runs once for all caches. The caches of each row start empty.
+    The state is carried, and gradients stop at the start of a segment. Dropout is off. Caches do not contribute to the
+    loss of the updates. They compare hidden states computed with the weights of their time. The caches of each row
+    start empty.
 
     Args:
         settings: see `DynamicEvaluation`; `None` makes no updates.
-        caches: see `CachePointer`; by default the model is used alone.
-        gradient_rms: result of `gradient_root_mean_squares`, one tensor per trained parameter.
-        chunk_length: tokens of each row per forward pass without updates; with updates it is the `segment_length`.
-            Scores of shape `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
+        caches: see `CachePointer`; by default the model is used alone. The model runs once for all caches.
+        gradient_rms: result of `gradient_root_mean_squares`, one tensor per parameter.
+        chunk_length: tokens of each row per forward pass without updates. Scores of shape
+            `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
         model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:
         Natural log probabilities of the tokens for each cache, `[N]` in float64.
 
     Raises:
-        ValueError: also for settings out of range, and if there should be updates but no parameter is trained.
         DynamicEvaluationDiverged: if the learning rate is so high that the weights become infinite.
     """
-    for setting in (*([settings] if settings else []), *caches):
-        setting.check()
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
-    window, state = CacheWindow(caches), None
-    with _adapted_weights(model) if settings else evaluation_mode(model) as adapted:
-        if settings:
-            (weights, original_weights), chunk_length = adapted, settings.segment_length
-            decays, divisors = _rates(settings, weights, gradient_rms)
+    window, state, original_weights = CacheWindow(caches), None, list(model.parameters())
+    if settings:
+        model, chunk_length = deepcopy(model), settings.segment_length
+        weights = list(model.parameters())
+        decays, divisors = _rates(settings, weights, gradient_rms)
+    with evaluation_mode(model, gradients=settings is not None):
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state.detach(), output.last_hidden_state
@@ -107,14 +85,13 @@ def adapted_log_probabilities(
                 )
             for scores, mixed in zip(chunks, window.mix(from_model, hidden.detach(), targets), strict=True):
                 scores.append(mixed)
-            if not settings:
-                continue
-            gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
-            with torch.no_grad():
-                for weight, original, gradient, decay, divisor in zip(
-                    weights, original_weights, gradients, decays, divisors, strict=True
-                ):
-                    weight.lerp_(original, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
+            if settings:
+                gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
+                with torch.no_grad():
+                    for weight, original, gradient, decay, divisor in zip(
+                        weights, original_weights, gradients, decays, divisors, strict=True
+                    ):
+                        weight.lerp_(original, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
     return [torch.cat(scores, dim=1).flatten()[: len(input_ids)] for scores in chunks]
 
 
@@ -124,11 +101,7 @@ def _rates(
     """Returns the decay and the divisor of the gradient for each weight."""
     if gradient_rms is None:
         return [weights[0].new_tensor(settings.decay)] * len(weights), [weights[0].new_ones(())] * len(weights)
-    if [rms.shape for rms in gradient_rms] != [weight.shape for weight in weights]:
-        raise ValueError("gradient_rms is not of this model: its tensors have other shapes than the weights")
     mean = torch.cat([rms.flatten() for rms in gradient_rms]).mean()
-    if not 0 < mean < math.inf:
-        raise ValueError(f"the gradients of the training text have the mean {mean.item()}; it must be above 0")
     return (
         [(settings.decay / mean * rms).clamp(max=1) for rms in gradient_rms],
         [rms + settings.epsilon * mean for rms in gradient_rms],
@@ -136,46 +109,21 @@ def _rates(
 
 
 def gradient_root_mean_squares(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor | Sequence[int],
-    batch_size: int = 20,
-    chunk_length: int = 70,
+    model: PreTrainedModel, input_ids: torch.Tensor | Sequence[int], batch_size: int = 20, chunk_length: int = 70
 ) -> list[torch.Tensor]:
     """Returns the root mean square of each parameter's gradient over a training text, in the order of `parameters()`.
 
-    The text `[N]` is read in batches, see `stream_log_likelihood`. Dropout is off, and the weights do not change.
-
-    Raises:
-        ValueError: if no parameter is trained.
+    The text `[N]` is read in batches, see `stream_log_likelihood`. Dropout is off.
     """
-    state, num_batches = None, 0
-    with _adapted_weights(model) as (weights, _):
-        sums = [torch.zeros_like(weight) for weight in weights]
+    weights = list(model.parameters())
+    sums, state, num_batches = [torch.zeros_like(weight) for weight in weights], None, 0
+    with evaluation_mode(model, gradients=True):
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model(inputs, state=state, use_cache=True, shift_labels=targets, skip_logits=True)
             state, num_batches = output.state.detach(), num_batches + 1
             for total, gradient in zip(sums, _gradients(output.loss, weights), strict=True):
                 total.addcmul_(gradient, gradient)
     return [total.div_(num_batches).sqrt_() for total in sums]
-
-
-@contextmanager
-def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """Yields the trained parameters and copies of their values, and restores weights and mode after the block.
-
-    The model is in evaluation mode in the block.
-    """
-    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not weights:
-        raise ValueError("no parameter of the model requires a gradient, so none can be adapted")
-    original_weights = [weight.detach().clone() for weight in weights]
-    try:
-        with evaluation_mode(model, gradients=True):
-            yield weights, original_weights
-    finally:
-        with torch.no_grad():
-            for weight, original in zip(weights, original_weights, strict=True):
-                weight.copy_(original)
 
 
 def _gradients(loss: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -1,28 +1,23 @@
 """Minimal pairs for language models: Marvin & Linzen (2018) and BLiMP (Warstadt et al. 2020)."""
 
-import gzip
-import json
+import csv
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from eval.task import import_extra
-from onlstm_hf.utils.files import read_lines
+from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 
 
 class Item(NamedTuple):
-    """One item of a test.
+    """One item of a test."""
 
-    Attributes:
-        condition: the set of the item, or a part of that set.
-        group: name of the group that is reported together.
-        sentences: the grammatical sentence, for negative polarity items the intrusive one, and the ungrammatical one.
-    """
-
-    condition: str
-    group: str
-    sentences: tuple[str, ...]
+    condition: str  # the set of the item, or a part of that set
+    group: str  # name of the group that is reported together
+    sentences: tuple[str, ...]  # the grammatical, for negative polarity items the intrusive, and the ungrammatical one
 
 
 # Sets of each test case in Table 3 of the ON-LSTM paper (Shen et al. 2019), in the sections and order of that table.
@@ -50,6 +45,7 @@ MARVIN_LINZEN_SETS = {
         "NPIs: across a relative clause": ["npi_across_anim", "npi_across_inanim"],
     },
 }
+MARVIN_LINZEN_COLUMNS = ("condition", "grammatical", "ungrammatical")
 BLIMP_COLUMNS = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
 # BLiMP's files name one phenomenon that its paper counts as part of another.
 BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
@@ -69,10 +65,10 @@ def load_marvin_linzen(source: str) -> list[Item]:
         name: group for groups in MARVIN_LINZEN_SETS.values() for group, names in groups.items() for name in names
     }
     items = []
-    for name, rows in _read_sets(source, ".tsv", _read_tsv, ("condition", "grammatical", "ungrammatical")).items():
+    for name, rows in _read_sets(source, ".tsv", _read_tsv, MARVIN_LINZEN_COLUMNS).items():
         if name not in group_of_set:
             raise ValueError(f"{source}: {name} is not one of Marvin & Linzen's sets: {', '.join(group_of_set)}")
-        for row in rows:
+        for row in rows.to_dict("records"):
             sentences = tuple(row[key] for key in ("grammatical", "intrusive", "ungrammatical") if row.get(key))
             items.append(Item(f"{name}/{row['condition']}", group_of_set[name], sentences))
     return items
@@ -83,73 +79,49 @@ def load_blimp(source: str) -> list[Item]:
 
     See `load_marvin_linzen` for the errors.
     """
+    sets = _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
     return [
-        Item(
-            row["UID"],
-            BLIMP_PHENOMENA.get(row["linguistics_term"], row["linguistics_term"]),
-            (row["sentence_good"], row["sentence_bad"]),
-        )
-        for rows in _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
-        for row in rows
+        Item(condition, BLIMP_PHENOMENA.get(phenomenon, phenomenon), (good, bad))
+        for rows in sets
+        for condition, phenomenon, good, bad in rows[list(BLIMP_COLUMNS)].itertuples(index=False)
     ]
 
 
 def _read_sets(
-    source: str, suffix: str, read: Callable[[Iterable[str]], Iterable[dict]], columns: Sequence[str]
-) -> dict[str, list[dict]]:
+    source: str, suffix: str, read: Callable[[Path], pd.DataFrame], columns: Sequence[str]
+) -> dict[str, pd.DataFrame]:
     """Returns the rows of each file in a folder, or of each configuration of a dataset, by name."""
-    folder = Path(source)
-    if not folder.is_dir():
-        return _read_configurations(source, columns)
-    files = sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"*{suffix}.gz")])
-    if not files:
-        raise FileNotFoundError(f"{source} has no files that end in {suffix} or {suffix}.gz")
-    sets = {}
-    for path in files:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+    folder, sets = Path(source), {}
+    if folder.is_dir():
+        files = sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"*{suffix}.gz")])
+        if not files:
+            raise FileNotFoundError(f"{source} has no files that end in {suffix} or {suffix}.gz")
+        for path in files:
             try:
-                sets[path.name.removesuffix(".gz").removesuffix(suffix)] = list(read(read_lines(file, "the file")))
-            except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+                sets[path.name.removesuffix(".gz").removesuffix(suffix)] = read(path)
+            except (ValueError, EOFError, OSError, zlib.error) as error:
                 raise ValueError(f"{path}: {error}") from error
+    else:
+        datasets = import_extra("datasets")
+        with reported_dataset_errors(source, f"the dataset {source}"):
+            for name in datasets.get_dataset_config_names(source):
+                sets[name] = datasets.load_dataset(source, name, split="train").to_pandas()
+    for name, rows in sets.items():
+        if missing := [column for column in columns if column not in rows.columns]:
+            raise ValueError(f"{name} of {source} has no column {missing[0]!r}; there are {', '.join(rows.columns)}")
     return sets
 
 
-def _read_configurations(source: str, columns: Sequence[str]) -> dict[str, list[dict]]:
-    datasets = import_extra("datasets")
-    try:
-        names = datasets.get_dataset_config_names(source)
-        sets = {name: datasets.load_dataset(source, name, split="train") for name in names}
-    except Exception as error:  # exceptions of `datasets` share no base class
-        raise ValueError(f"{source} is not a folder and cannot be loaded as a dataset: {error}") from error
-    for name, rows in sets.items():
-        missing = [column for column in columns if column not in rows.column_names]
-        if missing:
-            raise ValueError(
-                f"{name} of {source} has no column {missing[0]!r}; there are {', '.join(rows.column_names)}"
-            )
-    return {name: list(rows) for name, rows in sets.items()}
+def _read_tsv(path: Path) -> pd.DataFrame:
+    rows = pd.read_csv(
+        path, sep="\t", header=None, dtype=str, quoting=csv.QUOTE_NONE, keep_default_na=False, encoding="utf-8-sig"
+    )
+    if rows.shape[1] not in (3, 4):
+        raise ValueError(
+            f"the file has {rows.shape[1]} columns, expected condition, grammatical, (intrusive,) ungrammatical"
+        )
+    return rows.set_axis(["condition", "grammatical", *["intrusive"][: rows.shape[1] - 3], "ungrammatical"], axis=1)
 
 
-def _read_tsv(lines: Iterable[str]) -> Iterable[dict]:
-    for number, line in enumerate(lines, start=1):
-        condition, *sentences = line.split("\t")
-        if len(sentences) not in (2, 3) or not all(sentences):
-            raise ValueError(
-                f"line {number} has {len(sentences)} sentences, expected condition, grammatical, (intrusive,) "
-                "ungrammatical, with tabs between them"
-            )
-        yield {
-            "condition": condition,
-            "grammatical": sentences[0],
-            "intrusive": sentences[1] if len(sentences) == 3 else None,
-            "ungrammatical": sentences[-1],
-        }
-
-
-def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
-    for number, line in enumerate(lines, start=1):
-        row = json.loads(line)
-        missing = [column for column in BLIMP_COLUMNS if column not in row]
-        if missing:
-            raise ValueError(f"line {number} lacks {', '.join(missing)}")
-        yield row
+def _read_jsonl(path: Path) -> pd.DataFrame:
+    return pd.read_json(path, lines=True, dtype=False, encoding="utf-8-sig")

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,13 @@ class Treebank:
 
     The constructor reads the trees, so that errors appear before a model is loaded. They are read again if a model
     requires other preprocessing.
-
-    Attributes:
-        name: the paths, or the name of the dataset.
-        trees: gold trees.
-        by_file: indices of the trees of each file, by its name without suffix or by its path; empty for a dataset.
-        num_left_out: number of sentences without words.
-        preprocessing: preprocessing of the trees.
     """
+
+    name: str  # the paths, or the name of the dataset
+    trees: list[GoldTree]
+    by_file: dict[str, range]  # indices of the trees of each file by its name; empty for a dataset
+    num_left_out: int  # sentences without words
+    preprocessing: Preprocessing
 
     def __init__(self, options: argparse.Namespace):
         self.options, self.name = options, " ".join(options.treebank)
@@ -73,11 +73,7 @@ class Treebank:
         self._read(self._chosen(None))
 
     def read_for(self, name: str, stored: Mapping[str, Any] | None) -> list[GoldTree]:
-        """Returns the trees with the preprocessing of a model.
-
-        Args:
-            name: name of the model.
-            stored: `treebank_preprocessing` of its configuration.
+        """Returns the trees with the preprocessing of a model, `treebank_preprocessing` of its configuration.
 
         Raises:
             ValueError: if the trees have no words, or an earlier model required other preprocessing.
@@ -95,31 +91,23 @@ class Treebank:
         return self.trees
 
     def _chosen(self, stored: Mapping[str, Any] | None) -> Preprocessing:
-        options = self.options
-        return preprocessing_of(
-            options.preset,
-            stored,
-            dropped_tags=options.dropped_tags,
-            lowercase=options.lowercase,
-            digits=options.digits,
-            function_tag_separators=options.function_tag_separators,
-        )
+        overrides = {field.name: getattr(self.options, field.name) for field in fields(Preprocessing)}
+        return preprocessing_of(self.options.preset, stored, **overrides)
 
     def _read(self, preprocessing: Preprocessing) -> None:
-        options = self.options
+        options, self.by_file, self.preprocessing = self.options, {}, preprocessing
         if len(options.treebank) > 1 or _has_trees(Path(options.treebank[0])):
+            trees, start = [], 0
             files = treebank_files(options.treebank)
-            named = zip(_names(files), (read_treebank(file, preprocessing) for file in files), strict=True)
+            for name, file in zip(_names(files), files, strict=True):
+                trees += read_treebank(file, preprocessing)
+                end = sum(bool(tree.words) for tree in trees)
+                self.by_file[name], start = range(start, end), end
         else:
             rows = read_string_column(options.treebank[0], options.config, options.split, options.column)
-            named = [(None, gold_trees_from_brackets(rows, preprocessing))]
-        self.trees, self.by_file, self.num_left_out, self.preprocessing = [], {}, 0, preprocessing
-        for name, trees in named:
-            kept = [tree for tree in trees if tree.words]
-            if name is not None:
-                self.by_file[name] = range(len(self.trees), len(self.trees) + len(kept))
-            self.trees += kept
-            self.num_left_out += len(trees) - len(kept)
+            trees = gold_trees_from_brackets(rows, preprocessing)
+        self.trees = [tree for tree in trees if tree.words]
+        self.num_left_out = len(trees) - len(self.trees)
 
     @property
     def is_read_as_in_the_papers(self) -> bool:
@@ -145,8 +133,4 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 def _has_trees(path: Path) -> bool:
     """Returns whether a path is a file of trees or a folder of such files, and not a dataset."""
-    return (
-        path.is_file()
-        or path.name.lower().endswith(SUFFIXES)
-        or any(file.name.lower().endswith(SUFFIXES) for file in path.rglob("*"))
-    )
+    return path.is_file() or any(file.name.lower().endswith(SUFFIXES) for file in (path, *path.rglob("*")))

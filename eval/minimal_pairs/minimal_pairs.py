@@ -1,11 +1,8 @@
 """Accuracy on minimal pairs by condition and group, as a metric of the `evaluate` library."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import datasets
 import evaluate
-import numpy as np
+import pandas as pd
 
 _DESCRIPTION = """\
 Accuracy of language models on minimal pairs: how often the grammatical sentence has the higher log probability, by
@@ -28,27 +25,8 @@ Returns:
     same in `by_condition` and `by_group` if these names are given. Items of three sentences have three entries there,
     such as `"name (grammatical vs. intrusive)"`. With `out_of_vocabulary` also `num_out_of_vocabulary` and
     `in_vocabulary_accuracy`, the accuracy on the other pairs. A tie is not correct.
-Examples:
-    >>> import evaluate
-    >>> minimal_pairs = evaluate.load("eval/minimal_pairs")
-    >>> log_probabilities = [[-20.3, -22.4], [-18.0, -17.5], [-30.2, -31.0], [-25.3, -25.3]]
-    >>> scores = minimal_pairs.compute(
-    ...     predictions=log_probabilities, conditions=["singular", "plural", "singular", "plural"]
-    ... )
-    >>> scores["accuracy"], scores["num_ties"], scores["by_condition"]["singular"]["accuracy"]
-    (0.5, 1, 1.0)
 """
 
-_CITATION = """\
-@inproceedings{marvin2018targeted,
-  title = {Targeted Syntactic Evaluation of Language Models},
-  author = {Marvin, Rebecca and Linzen, Tal},
-  booktitle = {Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing},
-  year = {2018},
-  pages = {1192--1202},
-  url = {https://aclanthology.org/D18-1151}
-}
-"""
 
 # Positions of the compared sentences by number of sentences; the first should be more probable.
 _WHOLE = "grammatical vs. ungrammatical"
@@ -58,21 +36,13 @@ _COMPARISONS = {
 }
 
 
-class _Comparison(NamedTuple):
-    """Log probabilities of two sentences, and whether they differ in an unknown word."""
-
-    better: float
-    worse: float
-    out_of_vocabulary: bool
-
-
 class MinimalPairs(evaluate.Metric):
     """Accuracy on minimal pairs from log probabilities."""
 
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation="Marvin & Linzen (2018); the card has the BibTeX entry",
             inputs_description=_INPUTS_DESCRIPTION,
             features=datasets.Features({"predictions": datasets.Sequence(datasets.Value("float64"))}),
             reference_urls=["https://aclanthology.org/D18-1151", "https://aclanthology.org/2020.tacl-1.25"],
@@ -87,67 +57,58 @@ class MinimalPairs(evaluate.Metric):
                 raise ValueError(
                     f"{name} must have one entry per item: got {len(column)} for {len(predictions)} items"
                 )
-        knows_vocabulary = out_of_vocabulary is not None
-        if not knows_vocabulary:
-            out_of_vocabulary = [False] * len(predictions)
-
-        items = [
-            _compare(position, log_probabilities, flags)
-            for position, (log_probabilities, flags) in enumerate(zip(predictions, out_of_vocabulary, strict=True))
-        ]
-        scores = _score([item[_WHOLE] for item in items], knows_vocabulary)
+        flags = [None] * len(predictions) if out_of_vocabulary is None else out_of_vocabulary
+        pairs = pd.DataFrame(
+            pair for item in enumerate(zip(predictions, flags, strict=True)) for pair in _compare(*item)
+        )
+        scores = _score(pairs[pairs["comparison"] == _WHOLE])
         for name, names in {"by_condition": conditions, "by_group": groups}.items():
             if names is not None:
-                scores[name] = {title: _score(pairs, knows_vocabulary) for title, pairs in _pool(items, names).items()}
+                titles = pairs["item"].map(list(names).__getitem__) + pairs["title"]
+                scores[name] = {title: _score(rows) for title, rows in pairs.groupby(titles, sort=False)}
         return scores
 
 
-def _compare(
-    position: int, log_probabilities: Sequence[float], flags: bool | Sequence[bool]
-) -> dict[str, _Comparison]:
-    """Returns the comparisons of one item, by name."""
+def _compare(item: int, contents: tuple) -> list[dict]:
+    """Returns the comparisons of one item, given its log probabilities and whether its sentences are unknown."""
+    log_probabilities, flags = contents
     if len(log_probabilities) not in _COMPARISONS:
         raise ValueError(
-            f"item {position} has {len(log_probabilities)} log probabilities, expected [grammatical, ungrammatical] "
+            f"item {item} has {len(log_probabilities)} log probabilities, expected [grammatical, ungrammatical] "
             "or [grammatical, intrusive, ungrammatical]"
         )
     for value in log_probabilities:
         if not value <= 1e-6:
-            raise ValueError(f"item {position}: {value} is not a log probability, which is at most 0")
+            raise ValueError(f"item {item}: {value} is not a log probability, which is at most 0")
     comparisons = _COMPARISONS[len(log_probabilities)]
     flags = list(flags) if hasattr(flags, "__len__") else [flags] * len(comparisons)
     if len(flags) != len(comparisons):
         raise ValueError(
-            f"out_of_vocabulary must be a bool, or a list of {len(comparisons)}, "
-            f"but that of item {position} is {flags}"
+            f"out_of_vocabulary must be a bool, or a list of {len(comparisons)}, but that of item {item} is {flags}"
         )
-    return {
-        name: _Comparison(log_probabilities[better], log_probabilities[worse], bool(flag))
-        for (name, (better, worse)), flag in zip(comparisons.items(), flags, strict=True)
-    }
+    return [
+        {
+            "item": item,
+            "comparison": comparison,
+            "title": "" if len(comparisons) == 1 else f" ({comparison})",  # after the name of the condition or group
+            "is_correct": log_probabilities[better] > log_probabilities[worse],
+            "is_tie": log_probabilities[better] == log_probabilities[worse],
+            "is_unknown": flag,
+        }
+        for (comparison, (better, worse)), flag in zip(comparisons.items(), flags, strict=True)
+    ]
 
 
-def _pool(items: list[dict[str, _Comparison]], names: Sequence[str]) -> dict[str, list[_Comparison]]:
-    """Collects the comparisons of all items with the same name; those of three sentences are separate."""
-    pools: dict[str, list[_Comparison]] = {}
-    for name, item in zip(names, items, strict=True):
-        for comparison, pair in item.items():
-            title = name if len(item) == 1 else f"{name} ({comparison})"
-            pools.setdefault(title, []).append(pair)
-    return pools
-
-
-def _score(pairs: list[_Comparison], knows_vocabulary: bool) -> dict[str, float | int | None]:
+def _score(pairs: pd.DataFrame) -> dict[str, float | int | None]:
     """Returns accuracy and counts; a tie is not correct."""
-    correct = np.array([pair.better > pair.worse for pair in pairs])
     scores = {
-        "accuracy": float(correct.mean()),
+        "accuracy": float(pairs["is_correct"].mean()),
         "num_pairs": len(pairs),
-        "num_correct": int(correct.sum()),
-        "num_ties": sum(pair.better == pair.worse for pair in pairs),
+        "num_correct": int(pairs["is_correct"].sum()),
+        "num_ties": int(pairs["is_tie"].sum()),
     }
-    if knows_vocabulary:
-        in_vocabulary = ~np.array([pair.out_of_vocabulary for pair in pairs])
-        scores["num_out_of_vocabulary"] = int((~in_vocabulary).sum())
-        scores["in_vocabulary_accuracy"] = float(correct[in_vocabulary].mean()) if in_vocabulary.any() else None
+    if pairs["is_unknown"].notna().all():
+        known = pairs[~pairs["is_unknown"].astype(bool)]
+        scores["num_out_of_vocabulary"] = len(pairs) - len(known)
+        scores["in_vocabulary_accuracy"] = float(known["is_correct"].mean()) if len(known) else None
     return scores

@@ -22,36 +22,27 @@ class CountModel:
     Args:
         scripts: training scripts.
         window: number of following events; 0 for unigrams.
-        prior: weight of the unigrams, in counts.
-
-    Raises:
-        ValueError: if the scripts have no event, or the prior is not above 0.
+        prior: weight of the unigrams, in counts; above 0.
     """
 
     def __init__(self, scripts: Sequence[Script], window: int = 0, prior: float = 1.0):
         counts = Counter(event for script in scripts for event in script)
-        if not counts or prior <= 0:
-            raise ValueError("a model of counts needs events, and a prior above 0")
         self.window, self.prior = window, prior
         self.events = list(counts)
         self.ids = {event: number for number, event in enumerate(self.events)}
         self.frequencies = np.array(list(counts.values())) / counts.total()
-        followers = defaultdict(Counter)
+        self.followers: dict[int, Counter[int]] = defaultdict(Counter)
         for script in scripts:
             ids = [self.ids[event] for event in script]
             for place, first in enumerate(ids):
-                followers[first].update(ids[place + 1 : place + 1 + window])
-        self.followers = {
-            first: (np.array(list(counted), dtype=int), np.array(list(counted.values()), dtype=int))
-            for first, counted in followers.items()
-        }
+                self.followers[first].update(ids[place + 1 : place + 1 + window])
 
     def log_conditionals(self, event: tuple[str, ...]) -> np.ndarray:
         """Returns the natural logarithms of P(b | event) for all events b."""
-        ids, counts = self.followers.get(self.ids.get(event), (np.array([], dtype=int),) * 2)
+        counts = self.followers.get(self.ids.get(event), Counter())
         probabilities = self.prior * self.frequencies
-        probabilities[ids] += counts
-        return np.log(probabilities / (counts.sum() + self.prior))
+        probabilities[list(counts)] += list(counts.values())
+        return np.log(probabilities / (counts.total() + self.prior))
 
     def predict(self, script: Script, count: int) -> Iterator[Script]:
         """Yields the `count` most probable events, the best first, for each event after the first."""

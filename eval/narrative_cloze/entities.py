@@ -50,14 +50,9 @@ def entity_arguments(events: Sequence[Event]) -> list[tuple[str, str, str]]:
     """
     entities = _entities(events)
     counts = Counter(entity for arguments in entities for entity in {*arguments} - {None})
-    numbers: dict[Hashable, int] = {}
-
-    def name(entity: Hashable) -> str:
-        if entity is None:
-            return NONE
-        return SINGLETON if counts[entity] == 1 else str(numbers.setdefault(entity, len(numbers) + 1))
-
-    return [tuple(map(name, arguments)) for arguments in entities]
+    repeated = dict.fromkeys(entity for arguments in entities for entity in arguments if counts[entity] > 1)
+    names = {None: NONE} | {entity: str(number) for number, entity in enumerate(repeated, start=1)}
+    return [tuple(names.get(entity, SINGLETON) for entity in arguments) for arguments in entities]
 
 
 def _entities(events: Sequence[Event]) -> list[list[Hashable]]:
@@ -65,14 +60,12 @@ def _entities(events: Sequence[Event]) -> list[list[Hashable]]:
     for event in events:
         entities, event_subject = [], []
         for argument in (event.subject, event.object, event.prepositional_object):
-            if argument is None:
-                entities.append(None)
-                continue
-            is_reflexive = argument.word.lower().endswith(("self", "selves"))
-            mention = _mention(argument, [*subjects, *event_subject] if is_reflexive else subjects)
-            entities.append(mention.entity)
-            if argument is event.subject:
-                event_subject.append(mention)
+            mention = None
+            if argument is not None:
+                is_reflexive = argument.word.lower().endswith(("self", "selves"))
+                mention = _mention(argument, subjects + event_subject if is_reflexive else subjects)
+                event_subject += [mention] if argument is event.subject else []
+            entities.append(mention and mention.entity)
         subjects += event_subject
         arguments_of_events.append(entities)
     return arguments_of_events

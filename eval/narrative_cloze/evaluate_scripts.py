@@ -8,6 +8,7 @@ folder writes the documents. training/recipes/scripts_lstm.yaml and scripts_onls
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,17 +18,16 @@ from transformers import PreTrainedConfig
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout that this script belongs to
 
 from eval.narrative_cloze.count_models import CountModel
-from eval.narrative_cloze.event_files import PARTS, Script, describe, read_scripts
+from eval.narrative_cloze.event_files import PARTS, RARE, Script, describe, read_scripts
 from eval.narrative_cloze.language_model import ScriptLanguageModel
-from eval.narrative_cloze.scores import NUM_PREDICTIONS, score_cloze
 from eval.report.by_task.narrative_cloze import cloze_table
 from eval.report.tables import format_table
 from eval.report.tasks import NARRATIVE_CLOZE
-from eval.task import describe_checkpoint, run_task, task_parser
-from onlstm_hf.utils.checkpoints import load_checkpoint
+from eval.task import add_model_options, describe_checkpoint, load_model, run_task, task_parser
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_implementation_option, positive_integer
+from onlstm_hf.utils.programs import positive_integer
 
+NUM_PREDICTIONS = 25
 WINDOWS, PRIORS = (1, 3, 10), (1.0, 10.0, 100.0)
 PROTOCOL = (
     f"every event but the first of a test document, predicted from those before it: right if it is one of the "
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--events", required=True, metavar="FOLDER", help="folder of train.txt, valid.txt and test.txt"
     )
     parser.add_argument("--beam-size", type=positive_integer, default=100, metavar="N", help="beam size (%(default)s)")
-    add_implementation_option(parser)
+    add_model_options(parser)
     return parser
 
 
@@ -52,7 +52,7 @@ def evaluate_scripts(options: argparse.Namespace) -> dict:
     parts = {part: read_scripts(Path(options.events, f"{part}.txt")) for part in PARTS}
     models = count_models(parts)
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, implementation=options.implementation)
+        model, tokenizer = load_model(name, options)
         search = ScriptLanguageModel(model, tokenizer, options.beam_size)
         scores = score_cloze(parts["test"], search.predict(parts["test"], NUM_PREDICTIONS))
         models.append({**describe_checkpoint(name, model), "system": system_name(model.config), "scores": scores})
@@ -81,6 +81,35 @@ def count_models(parts: dict[str, list[Script]]) -> list[dict]:
         {"system": "unigram", "scores": score("test", CountModel(parts["train"]))},
         {"system": "bigram", "settings": best, "scores": score("test", CountModel(parts["train"], **best))},
     ]
+
+
+def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Script]]) -> dict[str, float]:
+    """Scores predictions of every event except the first of each script.
+
+    Returns:
+        `num_events`; `recall`, the share of events among the predictions for their position; `verb_recall`, the share
+        of events whose verb is in a prediction; and `recall_without_rare`, the recall on the `num_events_without_rare`
+        events without the word `?`.
+    """
+    pairs = [
+        (event, prediction)
+        for script, predicted in zip(scripts, predictions, strict=True)
+        for event, prediction in zip(script[1:], predicted, strict=True)
+    ]
+    if not pairs:
+        raise ValueError("no held-out document has two events")
+    hits = [event in prediction for event, prediction in pairs]
+    verb_hits = [event[0] in {guess[0] for guess in prediction} for event, prediction in pairs]
+    hits_without_rare = [
+        hit for hit, (event, _) in zip(hits, pairs, strict=True) if not any(word[2:] == RARE for word in event)
+    ]
+    return {
+        "num_events": len(pairs),
+        "recall": sum(hits) / len(pairs),
+        "verb_recall": sum(verb_hits) / len(pairs),
+        "num_events_without_rare": len(hits_without_rare),
+        "recall_without_rare": sum(hits_without_rare) / max(1, len(hits_without_rare)),
+    }
 
 
 def system_name(config: PreTrainedConfig) -> str:

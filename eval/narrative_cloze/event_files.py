@@ -17,29 +17,22 @@ RARE = "?"
 Script = list[tuple[str, ...]]  # the events of a document, five words each
 
 
-def entity_script(events: Sequence[Event]) -> Script:
-    """Returns the events of a document with entities as arguments."""
-    return [_words(event, arguments) for event, arguments in zip(events, entity_arguments(events), strict=True)]
-
-
-def noun_script(events: Sequence[Event]) -> Script:
-    """Returns the events of a document with lemmas of nouns as arguments."""
-    return [_words(event, [noun_lemma(head) if head else NONE for head in event[2:5]]) for event in events]
-
-
-def _words(event: Event, arguments: Sequence[str]) -> tuple[str, ...]:
-    verb = "_".join([verb_lemma(event.verb), *([event.particle.word.lower()] if event.particle else [])])
-    preposition = event.preposition.word.lower() if event.preposition else NONE
-    return tuple(kind + word for kind, word in zip(KINDS, (verb, *arguments, preposition), strict=True))
+def write_script(events: Sequence[Event], has_entities: bool) -> Script:
+    """Returns the words of a document's events, with entities or lemmas of nouns as arguments."""
+    nouns = [[noun_lemma(head) if head else NONE for head in event[2:5]] for event in events]
+    script = []
+    for event, arguments in zip(events, entity_arguments(events) if has_entities else nouns, strict=True):
+        verb = "_".join([verb_lemma(event.verb), *([event.particle.word.lower()] if event.particle else [])])
+        preposition = event.preposition.word.lower() if event.preposition else NONE
+        words = (verb, *arguments, preposition)
+        script.append(tuple(kind + word for kind, word in zip(KINDS, words, strict=True)))
+    return script
 
 
 def split(documents: Sequence) -> dict[str, list]:
     """Splits documents: every fifth is test, the next one validation, all others training."""
-    parts = {"train": (2, 3, 4), "valid": (1,), "test": (0,)}
-    return {
-        part: [document for number, document in enumerate(documents, start=1) if number % 5 in remainders]
-        for part, remainders in parts.items()
-    }
+    train = [document for index, document in enumerate(documents) if index % 5 not in (0, 4)]
+    return {"train": train, "valid": list(documents[::5]), "test": list(documents[4::5])}
 
 
 def replace_rare(parts: dict[str, list[Script]], min_count: int) -> dict[str, list[Script]]:
@@ -64,12 +57,7 @@ def write_scripts(folder: str | os.PathLike, parts: dict[str, list[Script]]) -> 
 
 
 def read_scripts(path: str | os.PathLike) -> list[Script]:
-    """Reads the scripts of a file, one per line.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if a line does not consist of events; the message has the line number.
-    """
+    """Reads the scripts of a file, one per line; a `ValueError` names a line that does not consist of events."""
     scripts = []
     for number, line in enumerate(read_text_file(path), start=1):
         words, size = line.split(), len(KINDS)

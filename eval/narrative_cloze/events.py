@@ -22,22 +22,13 @@ PREPOSITION_TAGS = frozenset({"IN", "TO", "VBG", "VBN"})
 
 
 class Event(NamedTuple):
-    """A verb and the heads of its arguments, each a leaf of the tree or `None`.
-
-    Attributes:
-        verb: the verb.
-        particle: particle of a phrasal verb (`up` of "take up").
-        subject: head of the subject.
-        object: head of the direct object or the predicate noun.
-        prepositional_object: head of the noun phrase in the first prepositional complement, else in the first adjunct.
-        preposition: preposition of this noun phrase.
-    """
+    """A verb and the heads of its arguments, each a leaf of the tree or `None`."""
 
     verb: Node
-    particle: Node | None = None
+    particle: Node | None = None  # `up` of "take up"
     subject: Node | None = None
-    object: Node | None = None
-    prepositional_object: Node | None = None
+    object: Node | None = None  # head of the direct object or the predicate noun
+    prepositional_object: Node | None = None  # in the first prepositional complement, else in the first adjunct
     preposition: Node | None = None
 
 
@@ -54,7 +45,7 @@ def _is_main_verb(verb: Node) -> bool:
         return False
     if verb_lemma(verb) not in AUXILIARIES:
         return True
-    for sibling in verb.siblings_after():
+    for sibling in verb.siblings()[1]:
         if sibling.category == "VP":
             return False
         if sibling.category == "CC":
@@ -63,7 +54,7 @@ def _is_main_verb(verb: Node) -> bool:
 
 
 def _event(verb: Node, antecedents: dict[str, Node]) -> Event:
-    after = verb.siblings_after()
+    _, after = verb.siblings()
     subject = _head(_surface_subject(verb), antecedents)
     objects = [part for part in after if part.category == "NP" and not part.functions & NO_OBJECT]
     # The second of two objects is the direct one.
@@ -99,7 +90,7 @@ def _is_passive(verb: Node) -> bool:
         return False
     node = verb
     while node.parent is not None and node.category in ("VP", "UCP", *VERB_TAGS):
-        for sibling in node.siblings_before():
+        for sibling in node.siblings()[0]:
             if sibling.category in VERB_TAGS and verb_lemma(sibling) in AUXILIARIES:
                 return verb_lemma(sibling) in ("be", "get")
             if sibling.category == "CC":
@@ -156,7 +147,7 @@ def _modified_noun_phrase(relative: Node) -> Node | None:
     clause = next((node for node in relative.ancestors() if node.category == "SBAR"), None)
     if clause is None or clause.parent is None or clause.parent.category != "NP":
         return None
-    return next((part for part in clause.siblings_before() if part.category == "NP"), None)
+    return next((part for part in clause.siblings()[0] if part.category == "NP"), None)
 
 
 def _has_extraposed_subject(node: Node) -> bool:

@@ -19,9 +19,10 @@ class ScriptLanguageModel:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, beam_size: int = 100):
         self.model, self.tokenizer, self.beam_size = model, tokenizer, beam_size
-        vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-        self.words = {index: word for word, index in vocabulary}
-        self.choices = [torch.tensor([index for word, index in vocabulary if word.startswith(kind)]) for kind in KINDS]
+        vocabulary = tokenizer.get_vocab().items()
+        self.choices = [
+            torch.tensor(sorted(index for word, index in vocabulary if word.startswith(kind))) for kind in KINDS
+        ]
         if not all(map(len, self.choices)):
             raise ValueError("the model's tokenizer is not one of the words of events")
 
@@ -67,4 +68,4 @@ class ScriptLanguageModel:
                 output = self._read(beams[:, -1:], output.state.index_select(parents))
             beams = beams.view(num_rows, -1, beams.shape[1])
         for event_ids in beams[:, :count].tolist():
-            yield [tuple(self.words[index] for index in event) for event in event_ids]
+            yield [tuple(self.tokenizer.convert_ids_to_tokens(event)) for event in event_ids]

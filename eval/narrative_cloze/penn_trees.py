@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from onlstm_hf.trees.brackets import BracketNode, read_brackets
+from onlstm_hf.trees.treebank import treebank_files
 from onlstm_hf.utils.files import read_text_file
 
 EMPTY = "-NONE-"
@@ -16,21 +16,12 @@ EMPTY = "-NONE-"
 
 @dataclass(eq=False)
 class Node:
-    """A constituent or a word.
+    """A constituent or a word."""
 
-    Attributes:
-        category: label without function tags and index, such as `NP` of `NP-SBJ-1`, or the tag of a word.
-        functions: function tags, such as `{"SBJ"}`.
-        index: number by which empty elements refer to the node (`1`), or `None`.
-        word: text of a leaf, `None` for a constituent.
-        children: children of a constituent.
-        parent: parent node, `None` for the root.
-    """
-
-    category: str
-    functions: frozenset[str] = frozenset()
-    index: str | None = None
-    word: str | None = None
+    category: str  # label without function tags and index, such as `NP` of `NP-SBJ-1`, or the tag of a word
+    functions: frozenset[str] = frozenset()  # function tags, such as `{"SBJ"}`
+    index: str | None = None  # number by which empty elements refer to the node
+    word: str | None = None  # text of a leaf
     children: list[Node] = field(default_factory=list)
     parent: Node | None = field(default=None, repr=False)
 
@@ -75,16 +66,11 @@ class Node:
             yield node
             node = node.parent
 
-    def siblings_before(self) -> list[Node]:
-        """Returns the siblings on the left, the nearest first."""
-        return self.parent.children[: self._position()][::-1] if self.parent else []
-
-    def siblings_after(self) -> list[Node]:
-        """Returns the siblings on the right, the nearest first."""
-        return self.parent.children[self._position() + 1 :] if self.parent else []
-
-    def _position(self) -> int:
-        return next(place for place, node in enumerate(self.parent.children) if node is self)
+    def siblings(self) -> tuple[list[Node], list[Node]]:
+        """Returns the siblings on the left and those on the right, the nearest first."""
+        siblings = self.parent.children if self.parent else [self]
+        place = siblings.index(self)
+        return siblings[:place][::-1], siblings[place + 1 :]
 
     def empty_element(self) -> str | None:
         """Returns the trace of a constituent without words (`*T*-1`), `None` if it has words."""
@@ -104,14 +90,10 @@ def read_documents(paths: Sequence[str | os.PathLike]) -> list[list[Node]]:
         ValueError: if a file is not UTF-8, or its brackets are not those of Penn-style trees.
     """
     documents = []
-    for path in map(Path, paths):
-        files = sorted(path.rglob("*.mrg")) if path.is_dir() else [path]
-        if not files:
-            raise FileNotFoundError(f"no .mrg file in the folder {path}")
-        for file in files:
-            try:
-                for text in re.split(r"\n\s*\n(?=\()", "\n".join(read_text_file(file))):
-                    documents.append([Node.from_bracket(bracket) for bracket in read_brackets(text)])
-            except ValueError as error:
-                raise ValueError(f"{file}: {error}") from error
+    for file in treebank_files(paths):
+        try:
+            for text in re.split(r"\n\s*\n(?=\()", "\n".join(read_text_file(file))):
+                documents.append([Node.from_bracket(bracket) for bracket in read_brackets(text)])
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
     return [trees for trees in documents if trees]

@@ -9,30 +9,23 @@ every tree after an empty line begins a document.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout that this script belongs to
 
-from eval.narrative_cloze.event_files import describe, entity_script, noun_script, replace_rare, split, write_scripts
+from eval.narrative_cloze.event_files import describe, replace_rare, split, write_script, write_scripts
 from eval.narrative_cloze.events import events
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.report.tables import format_table
+from eval.task import run_task, task_parser
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import run_program
 
 MIN_COUNT = 2  # rarer words of the training documents become `?`
-WRITERS = {"entities": entity_script, "nouns": noun_script}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
-    options = build_parser().parse_args(arguments)
-    return run_program("write_events.py", lambda: write_events(options))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__, has_results=False)
     parser.add_argument(
         "--treebank", nargs="+", required=True, metavar="PATH", help="Penn-style .mrg files, or folders of them"
     )
@@ -50,14 +43,17 @@ def write_events(options: argparse.Namespace) -> None:
     if len(documents) < 5:
         raise ValueError(f"the treebank has {len(documents)} documents with events; at least 5 are needed")
     rows = []
-    for name, script in WRITERS.items():
-        parts = replace_rare(split([script(document) for document in documents]), MIN_COUNT)
+    for name in ("entities", "nouns"):
+        scripts = [write_script(document, has_entities=name == "entities") for document in documents]
+        parts = replace_rare(split(scripts), MIN_COUNT)
         write_scripts(Path(options.output_dir, name), parts)
         for part, scripts in parts.items():
             numbers = describe(scripts)
             rows.append([f"{name}, {part}", *(f"{value:,.4g}" for value in numbers.values())])
     print(format_table(["", *(key.removeprefix("num_").replace("_", " ") for key in numbers)], rows))
 
+
+main = partial(run_task, "eval/narrative_cloze/write_events.py", build_parser, write_events)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -34,23 +34,6 @@ Args:
 Returns:
     `onlstm_hf.scoring.parsing_scores.ParsingScores` as a dictionary: `sentence_f1` (the papers' UF1), `corpus_f1`,
     `evalb_f1`, `label_recall`, `average_depth`, `by_length` and others, as fractions between 0 and 1.
-Examples:
-    >>> import evaluate
-    >>> parsing_f1 = evaluate.load("eval/parsing_f1")
-    >>> gold = "(S (NP (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
-    >>> scores = parsing_f1.compute(predictions=["((the (old cat)) ((sat on) it))"], references=[gold])
-    >>> round(scores["sentence_f1"], 4)
-    0.5714
-"""
-
-_CITATION = """\
-@inproceedings{shen2019ordered,
-  title = {Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks},
-  author = {Shen, Yikang and Tan, Shawn and Sordoni, Alessandro and Courville, Aaron},
-  booktitle = {International Conference on Learning Representations},
-  year = {2019},
-  url = {https://openreview.net/forum?id=B1l6qiR5F7}
-}
 """
 
 
@@ -60,7 +43,7 @@ class ParsingF1(evaluate.Metric):
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation="Shen, Tan, Sordoni & Courville (2019); the card has the BibTeX entry",
             inputs_description=_INPUTS_DESCRIPTION,
             features=datasets.Features(
                 {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
@@ -71,7 +54,7 @@ class ParsingF1(evaluate.Metric):
 
     def add(self, *, prediction=None, reference=None, **kwargs):
         """Adds one predicted tree and its gold tree."""
-        super().add(prediction=_write_prediction(prediction), reference=_write_reference(reference), **kwargs)
+        self.add_batch(predictions=[prediction], references=[reference], **kwargs)
 
     def add_batch(self, *, predictions=None, references=None, **kwargs):
         """Adds predicted trees and their gold trees."""

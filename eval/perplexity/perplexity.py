@@ -20,24 +20,6 @@ Args:
 Returns:
     `perplexity` (over all tokens together), `log_likelihood`, `num_tokens`; with counts `word_perplexity` and
     `bits_per_character`; for the sentence protocol `perplexities` and `mean_perplexity`.
-Examples:
-    >>> import evaluate
-    >>> perplexity = evaluate.load("eval/perplexity")
-    >>> scores = perplexity.compute(predictions=[[-1.0, -2.0, -3.0], [-2.0]])
-    >>> round(scores["perplexity"], 4), scores["num_tokens"]
-    (7.3891, 4)
-"""
-
-_CITATION = """\
-@article{jelinek1977perplexity,
-  title = {Perplexity---a measure of the difficulty of speech recognition tasks},
-  author = {Jelinek, Fred and Mercer, Robert L. and Bahl, Lalit R. and Baker, James K.},
-  journal = {The Journal of the Acoustical Society of America},
-  volume = {62},
-  number = {S1},
-  pages = {S63--S63},
-  year = {1977}
-}
 """
 
 
@@ -47,7 +29,7 @@ class Perplexity(evaluate.Metric):
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation="Jelinek, Mercer, Bahl & Baker (1977); the card has the BibTeX entry",
             inputs_description=_INPUTS_DESCRIPTION,
             features=datasets.Features({"predictions": datasets.Sequence(datasets.Value("float64"))}),
             reference_urls=["https://huggingface.co/docs/transformers/perplexity"],
@@ -58,7 +40,15 @@ class Perplexity(evaluate.Metric):
             raise ValueError(f'protocol must be "stream" or "sentence", got {protocol!r}')
         if not len(predictions):
             raise ValueError("nothing to score: predictions are empty")
-        log_likelihoods, num_tokens = _sum_log_probabilities(predictions)
+        for position, sequence in enumerate(predictions):
+            if not len(sequence):
+                raise ValueError(f"sequence {position} has no tokens")
+            for value in sequence:
+                if not value <= 1e-6:
+                    raise ValueError(
+                        f"sequence {position}: {value} is not a natural log probability, which is at most 0"
+                    )
+        log_likelihoods, num_tokens = np.array([(np.sum(sequence), len(sequence)) for sequence in predictions]).T
         total = log_likelihoods.sum()
         scores = {
             "perplexity": _perplexity(total, num_tokens.sum()),
@@ -68,24 +58,12 @@ class Perplexity(evaluate.Metric):
         if num_words is not None:
             scores["word_perplexity"] = _perplexity(total, _total(num_words, "num_words", len(predictions)))
         if num_characters is not None:
-            num_characters = _total(num_characters, "num_characters", len(predictions))
-            scores["bits_per_character"] = float(-total / np.log(2) / num_characters)
+            count = _total(num_characters, "num_characters", len(predictions))
+            scores["bits_per_character"] = float(-total / np.log(2) / count)
         if protocol == "sentence":
             scores["perplexities"] = [_perplexity(*item) for item in zip(log_likelihoods, num_tokens, strict=True)]
             scores["mean_perplexity"] = float(np.mean(scores["perplexities"]))
         return scores
-
-
-def _sum_log_probabilities(sequences: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the log likelihood and the number of tokens of each sequence."""
-    for position, sequence in enumerate(sequences):
-        values = np.asarray(sequence, dtype=np.float64)
-        if not len(values):
-            raise ValueError(f"sequence {position} has no tokens")
-        if np.isnan(values).any() or (values > 1e-6).any():
-            wrong = next(value for value in values if not value <= 1e-6)
-            raise ValueError(f"sequence {position}: {wrong} is not a natural log probability, which is at most 0")
-    return np.array([np.sum(sequence) for sequence in sequences]), np.array([len(sequence) for sequence in sequences])
 
 
 def _perplexity(log_likelihood: float, count: int) -> float:

@@ -15,31 +15,22 @@ MAX_PARSERS_IN_EXACT_TEST = 7
 
 
 def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
-    """Returns the mean agreement of each parser with all others, and its rank correlation with F1.
+    """Returns the parsers with their mean agreement with all others, and its rank correlation with F1.
 
     Args:
         parsers: `model`, `trees` (the name of its layer) and `sentence_f1` of each parser.
         agreement: `[num_parsers, num_parsers]` from `tree_agreement`.
 
     Returns:
-        `parsers` with their mean agreement (`MEAN_AGREEMENT`), and `rank_correlation`. `rank_correlation` maps
-        `MEAN_AGREEMENT` to Spearman's correlation with `sentence_f1` over all parsers ("all") and over those of each
-        layer. It is `None` for fewer than `MIN_PARSERS` parsers.
+        `parsers`, and `rank_correlation`, which maps `MEAN_AGREEMENT` to Spearman's correlation over all parsers
+        ("all") and over those of each layer; `None` for fewer than `MIN_PARSERS` parsers or equal values.
     """
     table = pd.DataFrame(parsers).assign(**{MEAN_AGREEMENT: mean_agreement(agreement)})
-    groups = {"all": table} | dict(list(table.groupby("trees", sort=False)))
-    correlations = {
-        name: _rank_correlation(rows["sentence_f1"], rows[MEAN_AGREEMENT]) for name, rows in groups.items()
-    }
+    correlations: dict[str, float | None] = {}
+    for name, rows in [("all", table), *table.groupby("trees", sort=False)]:
+        correlation = rows["sentence_f1"].rank().corr(rows[MEAN_AGREEMENT].rank(), min_periods=MIN_PARSERS)
+        correlations[name] = None if np.isnan(correlation) else float(correlation)
     return {"parsers": table.to_dict("records"), "rank_correlation": {MEAN_AGREEMENT: correlations}}
-
-
-def _rank_correlation(f1: pd.Series, agreement: pd.Series) -> float | None:
-    """Returns Spearman's rank correlation; `None` for too few parsers or if all values are equal."""
-    if len(f1) < MIN_PARSERS:
-        return None
-    correlation = f1.rank().corr(agreement.rank())
-    return None if np.isnan(correlation) else float(correlation)
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:

@@ -51,12 +51,10 @@ def score_tokens(
 
 
 def report(models: Sequence[dict], texts: Mapping[str, Sequence[str]], are_alike: bool = True) -> str:
-    """Returns the table of scores by text and model, with adapted scores and the published figures.
+    """Returns the table of scores by text and model, with adapted scores.
 
-    Args:
-        models: name (`model`), `scores` of every text, and `adaptation` of each model, as in results files.
-        texts: the lines of each text. The published figures follow if one of them is of the Penn Treebank.
-        are_alike: whether to add mean and standard deviation over the models.
+    The published figures follow if one of the texts (lists of lines) is of the Penn Treebank. `models` are as in
+    results files. `are_alike` adds mean and standard deviation over the models.
     """
     by_text: dict[str, dict[str, dict]] = defaultdict(dict)
     for model in models:
@@ -68,27 +66,23 @@ def report(models: Sequence[dict], texts: Mapping[str, Sequence[str]], are_alike
     for text, scores in by_text.items():
         for name, row in scores.items():
             label = text if len(models) == 1 else f"{text}, {name}"
-            figures = [places.format(row[unit]) for unit, places in UNITS.items()]
-            rows.append([label, str(row["num_tokens"]), *figures, f"{100 * row['unknown_words']:.1f} %"])
+            rows.append([label, str(row["num_tokens"]), *_figures(row), f"{100 * row['unknown_words']:.1f} %"])
         if len(scores) > 1 and are_alike:
             for name, function in {"mean": mean, "standard deviation": stdev}.items():
-                figures = [
-                    places.format(function(row[unit] for row in scores.values())) for unit, places in UNITS.items()
-                ]
-                rows.append([f"{text}, {name}", "", *figures, ""])
-    published = [
-        [f"{row['system']}, Penn Treebank {part} (published)", "", *[str(perplexity)] * 2, "", ""]
-        for row in PUBLISHED
-        for part, perplexity in row["perplexity"].items()
-    ]
+                figures = {unit: function(row[unit] for row in scores.values()) for unit in UNITS}
+                rows.append([f"{text}, {name}", "", *_figures(figures), ""])
+    if any(len(lines) in PENN_TREEBANK_LINES for lines in texts.values()):
+        rows.append([])
+        for row in PUBLISHED:
+            for part, perplexity in row["perplexity"].items():
+                label = f"{row['system']}, Penn Treebank {part} (published)"
+                rows.append([label, "", str(perplexity), str(perplexity), "", ""])
     header = ["text", "tokens", "perplexity", "per word", "bits per character", "unknown words"]
-    is_penn_treebank = any(len(lines) in PENN_TREEBANK_LINES for lines in texts.values())
-    table = format_table(header, [*rows, *([[], *published] if is_penn_treebank else [])])
-    settings = [describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
-    return "\n".join([table, *([""] if settings else []), *settings])
+    settings = [_describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
+    return "\n".join([format_table(header, rows), *([""] if settings else []), *settings])
 
 
-def describe_adaptation(model: dict, is_named: bool) -> str:
+def _describe_adaptation(model: dict, is_named: bool) -> str:
     """Describes the settings of an adaptation and the text that they were tuned on, in one line."""
     adapted = model["adaptation"]
     settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
@@ -96,3 +90,7 @@ def describe_adaptation(model: dict, is_named: bool) -> str:
     if tuning := adapted["tuning"]:
         line += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
     return f"{model['model']}: {line}" if is_named else line
+
+
+def _figures(row: Mapping[str, float]) -> list[str]:
+    return [places.format(row[unit]) for unit, places in UNITS.items()]

@@ -15,16 +15,15 @@ from onlstm_hf.hub.cards.published import (
 )
 
 SHORT, SHORT_MAX = "F1, at most 10 words", "max, at most 10 words"
+SPREAD = ("mean", "standard_deviation")
 STANDING, VERIFIED = "where it stands", "verified"
 
 
 def _perplexities(row: Mapping) -> dict[str, str]:
     deviations = row.get("standard_deviation", {})
-    cells = {
-        {"valid": "validation", "test": "test"}[part]: _figure(perplexity, deviations.get(part), 2)
-        for part, perplexity in row["perplexity"].items()
-    }
-    cells |= {column: str(row[column]) for column in ("parameters", "epochs") if column in row}
+    cells = {column: str(row[column]) for column in ("parameters", "epochs") if column in row}
+    for part, perplexity in row["perplexity"].items():
+        cells["validation" if part == "valid" else part] = _figure(perplexity, deviations.get(part), 2)
     if row.get("counted"):
         cells["parameters"] += " (own count)"
     if adaptation := row.get("adapted"):
@@ -47,11 +46,6 @@ def _figure(value: float, deviation: float | None, digits: int) -> str:
     return f"{value:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
 
 
-def _listops(row: Mapping) -> dict[str, str]:
-    deviation = row["accuracy"].get("standard_deviation")
-    return {"accuracy": f"{row['accuracy']['mean']}" + (f" ± {deviation}" if deviation else "")}
-
-
 # Functions that give the cells of a published row by column, by task.
 CELLS: Mapping[str, Callable[[Mapping], dict[str, str]]] = {
     tasks.LANGUAGE_MODELLING: _perplexities,
@@ -60,7 +54,9 @@ CELLS: Mapping[str, Callable[[Mapping], dict[str, str]]] = {
     tasks.TEXT8: lambda row: {"perplexity": f"{row['perplexity']}"},
     tasks.PARSING: _parsing,
     tasks.LOGICAL_INFERENCE: lambda row: {str(number): str(accuracy) for number, accuracy in row["accuracy"].items()},
-    tasks.LISTOPS: _listops,
+    tasks.LISTOPS: lambda row: {
+        "accuracy": " ± ".join(str(row["accuracy"][name]) for name in SPREAD if name in row["accuracy"])
+    },
     tasks.NARRATIVE_CLOZE: lambda row: {"arguments": row["arguments"], "recall at 25": f"{row['recall']:.1f}"},
 }
 # Tables of docs/published.md: task and columns of figures.

@@ -12,14 +12,7 @@ TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
 
 
 def read_results(path: str | os.PathLike, tasks: Collection[str]) -> dict:
-    """Reads a results file.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is not of one of the tasks.
-    """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+    """Reads a results file; a `ValueError` says that it is not of one of the tasks."""
     try:
         results = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:

@@ -62,9 +62,7 @@ def read_training_runs(folder: Path) -> dict[str, list[dict]]:
 def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Table:
     """Returns a row for each model of the Penn Treebank text, then one for each central published system.
 
-    Args:
-        files: results of language modelling.
-        trained: training runs of `read_training_runs`; they fill the rows of recipes without a scored checkpoint.
+    The training runs of `read_training_runs` fill the rows of recipes without a scored checkpoint.
     """
     header = ["model", "parameters", "epochs", "validation", "test", "test, adapted", "unknown words", "file"]
     rows: dict[str, dict[str, str]] = {}
@@ -89,13 +87,10 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         rows[name]["test, adapted"] = f"{test:.2f} ({method})"
     for name, seeds in trained.items():
         # Runs in subfolders read other texts, and a grammar's perplexity is not that of a language model.
-        if "/" in name or seeds[0].get("task") == tasks.GRAMMAR:
-            continue
-        row = rows.setdefault(name, {"parameters": f"{seeds[0]['parameters']:,}", "file": f"{name}/"})
-        row["epochs"] = epochs_of(training_stages(seeds[0]))
-        for part in ("validation", "test"):
-            row.setdefault(part, spread((s[f"{part}_perplexity"] for s in seeds if f"{part}_perplexity" in s), 2))
-        row.setdefault("unknown words", per_cent(seeds[-1].get("test_unknown_words")))
+        if "/" not in name and seeds[0].get("task") != tasks.GRAMMAR:
+            known = {column: cell for column, cell in rows.get(name, {}).items() if cell}
+            unknown_words = per_cent(seeds[-1].get("test_unknown_words"))
+            rows[name] = _run_cells(name, seeds) | {"unknown words": unknown_words} | known
     measured = [{"model": name} | row for name, row in rows.items()]
     return header, _in_columns(header, measured + central_rows(tasks.LANGUAGE_MODELLING))
 
@@ -115,13 +110,23 @@ def _perplexities(scores: Mapping[str, Mapping]) -> dict[str, str]:
     return cells
 
 
+def _run_cells(name: str, seeds: Sequence[dict]) -> dict[str, str]:
+    """Returns the cells of all seeds of a training run by column."""
+    cells = {"file": f"{name}/", "parameters": f"{seeds[0]['parameters']:,}"}
+    cells["epochs"] = epochs_of(training_stages(seeds[0]))
+    for part in ("validation", "test"):
+        figure = f"{part}_perplexity"
+        cells[part] = spread((seed[figure] for seed in seeds if figure in seed), 2)
+    return cells
+
+
 def training_runs(trained: Mapping[str, Sequence[dict]], folder: str) -> Table:
     """Returns the runs in a folder of results, a key of `RUN_TABLES`, then the central published systems."""
     task, column, figure, digits = RUN_TABLES[folder]
     header = ["model", "parameters", "epochs", column, "file"]
     rows = [
-        {"model": name.removeprefix(f"{folder}/"), "file": f"{name}/", column: spread(map(figure, seeds), digits)}
-        | {"parameters": f"{seeds[0]['parameters']:,}", "epochs": epochs_of(training_stages(seeds[0]))}
+        _run_cells(name, seeds)
+        | {"model": name.removeprefix(f"{folder}/"), column: spread(map(figure, seeds), digits)}
         for name, seeds in trained.items()
         if name.startswith(f"{folder}/")
     ]
@@ -133,16 +138,12 @@ def ablations(trained: Mapping[str, Sequence[dict]]) -> Table:
     header = ["model", "parameters", "epochs", "validation", "test", "F1", "test, published", "by", "file"]
     rows = []
     for row in central_figures(tasks.ABLATIONS):
-        name = f"ablations/{row['run']}"
-        cells, seeds = [""] * 5, trained.get(name, ())
-        if seeds:
-            columns = [[seed[f"{part}_perplexity"] for seed in seeds] for part in ("validation", "test")]
+        cells = {"model": row["system"], "test, published": f"{row['perplexity']:.2f}", "by": citation(row)}
+        if seeds := trained.get(f"ablations/{row['run']}"):
             f1 = spread(100 * seed["parsing"]["sentence_f1"] for seed in seeds if "parsing" in seed)
-            epochs = epochs_of(training_stages(seeds[0]))
-            cells = [f"{seeds[0]['parameters']:,}", epochs, *(spread(column, 2) for column in columns), f1]
-        published = [f"{row['perplexity']:.2f}", citation(row)]
-        rows.append([row["system"], *cells, *published, f"{name}/" if seeds else ""])
-    return header, rows if any(row[-1] for row in rows) else []
+            cells |= _run_cells(f"ablations/{row['run']}", seeds) | {"F1": f1}
+        rows.append(cells)
+    return header, _in_columns(header, rows) if any("file" in row for row in rows) else []
 
 
 def _epochs_of_release(name: str) -> str:
@@ -244,26 +245,30 @@ def by_group(files: Results, kind: str, heading: str) -> Table:
     Files have a further row with their mean.
     """
     counts: dict[str, str] = {}
-    columns: dict[str, list[dict[str, Mapping]]] = defaultdict(list)
-    baselines: dict[str, list[dict[str, Mapping]]] = {}
-    for results in sorted(files.values(), key=lambda results: results["protocol"]["branching_bias"] == "none"):
-        groups = results.get(kind, {})
-        counts |= {group: str(content["num_sentences"]) for group, content in groups.items()}
-        for trees in next(iter(groups.values()), {"summary": {}})["summary"]:
-            scores = {group: content["summary"][trees]["sentence_f1"] for group, content in groups.items()}
-            if models := _models_of(trees, results):
-                columns[f"{_names(models)}, {trees}"].append(scores)
-            elif trees in (RIGHT, "balanced"):
-                baselines[trees] = [scores]
+    columns: dict[str, dict[str, list[Mapping]]] = defaultdict(lambda: defaultdict(list))
+    baselines: dict[str, dict[str, list[Mapping]]] = defaultdict(dict)
+    for results in sorted(files.values(), key=_is_unbiased):
+        for group, content in results.get(kind, {}).items():
+            counts[group] = str(content["num_sentences"])
+            for trees, scores in content["summary"].items():
+                if models := _models_of(trees, results):
+                    columns[f"{_names(models)}, {trees}"][group].append(scores["sentence_f1"])
+                elif trees in (RIGHT, "balanced"):
+                    baselines[trees][group] = [scores["sentence_f1"]]
     columns |= baselines
     rows = [
-        [group, count, *(" / ".join(_f1(scores[group]) for scores in rules) for rules in columns.values())]
+        [group, count, *(" / ".join(map(_f1, column[group])) for column in columns.values())]
         for group, count in counts.items()
     ]
     if kind == "by_file" and rows:
-        f1 = [[[figure["mean"] for figure in scores.values()] for scores in rules] for rules in columns.values()]
-        rows.append(["mean", "", *(" / ".join(per_cent(mean(values)) for values in rules) for rules in f1)])
+        by_rule = [zip(*column.values(), strict=True) for column in columns.values()]
+        means = [[per_cent(mean(f1["mean"] for f1 in scores)) for scores in rules] for rules in by_rule]
+        rows.append(["mean", "", *map(" / ".join, means)])
     return [heading, "sentences", *columns], rows
+
+
+def _is_unbiased(results: Mapping) -> bool:
+    return results["protocol"]["branching_bias"] == "none"
 
 
 def _models_of(trees: str, results: Mapping) -> list[dict]:
@@ -304,30 +309,24 @@ def languages(files: Results) -> Table:
 
     A cell has F1 by the papers' rule, F1 by the unbiased rule, and the number of seeds.
     """
-    measured: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    measured: dict[str, dict[str, str]] = defaultdict(dict)
     baselines: dict[str, dict[str, str]] = defaultdict(dict)
-    for results in files.values():
+    for results in sorted(files.values(), key=_is_unbiased):
         language = Path(results["treebank"]).parent.name
         for trees, summary in results["summary"]["all"].items():
-            if HIDDEN_PARSERS.search(trees):
-                continue
-            models = [model for model in results["models"] if trees in model["scores"]["all"]]
-            if not models:
-                baselines[trees][language] = per_cent(summary["sentence_f1"]["mean"])
-                continue
-            system = short_name(models[0]["model"]).replace(f"_{language}", "")
-            cell = measured[f"{system}, {trees}"][language]
-            cell |= {"seeds": f"({len(models)})", results["protocol"]["branching_bias"]: _f1(summary["sentence_f1"])}
-            _, _, tokens = system.partition("_")
-            unknown_words = per_cent(mean(model["unknown_words"] for model in models))
-            baselines[f"unknown words, models of {tokens or 'words'}"][language] = unknown_words
-    columns = sorted({language for row in baselines.values() for language in row})
-    cells = {
-        name: {language: f"{cell['right']} / {cell['none']} {cell['seeds']}" for language, cell in row.items()}
-        for name, row in sorted(measured.items())
-    }
-    rows = [[name, *(row.get(column, "") for column in columns)] for name, row in (cells | baselines).items()]
-    return ["trees", *columns], rows
+            f1, models = _f1(summary["sentence_f1"]), [m for m in results["models"] if trees in m["scores"]["all"]]
+            if not models and not HIDDEN_PARSERS.search(trees):
+                baselines[trees][language] = f1
+            if models:
+                system = short_name(models[0]["model"]).replace(f"_{language}", "")
+                row = measured[f"{system}, {trees}"]
+                row[language] = f"{row[language]} / {f1} ({len(models)})" if _is_unbiased(results) else f1
+                _, _, tokens = system.partition("_")
+                unknown_words = per_cent(mean(model["unknown_words"] for model in models))
+                baselines[f"unknown words, models of {tokens or 'words'}"][language] = unknown_words
+    header = ["trees", *sorted({language for row in baselines.values() for language in row})]
+    rows = [*sorted(measured.items()), *baselines.items()]
+    return header, _in_columns(header, [{"trees": name} | row for name, row in rows])
 
 
 def word_order(files: Results) -> Table:
@@ -396,30 +395,29 @@ def listops(files: Results) -> Table:
     )
     header = ["model", "parameters", "epochs", "accuracy", *(f"{length} tokens" for length in lengths)]
     header += ["recall of lists", "file"]
-    rows, baselines = [], {}
+    rows, baseline = [], []
     for name, run in files.items():
-        groups = [run["test"]["by_length"].get(length) for length in lengths]
-        cells = [per_cent(group and group["accuracy"]) for group in groups]
-        trees = run["trees"] or {}
-        recall = per_cent(trees["induced"]["list_recall"]) if trees else ""
-        figures = [f"{run['parameters']:,}", str(run["epochs"]), per_cent(run["test"]["accuracy"])]
-        rows.append([name, *figures, *cells, recall, name])
-        if trees:
-            baselines[RANDOM] = per_cent(trees[RANDOM]["list_recall"])
-    random_rows = [{"model": name, "recall of lists": recall} for name, recall in baselines.items()]
-    return header, rows + _in_columns(header, random_rows + central_rows(tasks.LISTOPS))
+        figures = {"parameters": f"{run['parameters']:,}", "epochs": str(run["epochs"])}
+        figures["accuracy"] = per_cent(run["test"]["accuracy"])
+        for length, group in run["test"]["by_length"].items():
+            figures[f"{length} tokens"] = per_cent(group["accuracy"])
+        if trees := run["trees"]:
+            figures["recall of lists"] = per_cent(trees["induced"]["list_recall"])
+            baseline = [{"model": RANDOM, "recall of lists": per_cent(trees[RANDOM]["list_recall"])}]
+        rows.append({"model": name, "file": name} | figures)
+    return header, _in_columns(header, rows + baseline + central_rows(tasks.LISTOPS))
 
 
 def toy_english(files: Results) -> Table:
     """Returns perplexity and F1 on held-out sentences of the toy corpus: a row per layer, then right branching."""
-    rows, baselines = [], {}
+    rows, baseline = [], []
     for name, results in files.items():
         for trees, f1 in results["sentence_f1"].items():
             if trees.startswith("layer") or trees == "induced trees":
                 rows.append([results["model_type"], trees, f"{results['test_perplexity']:.2f}", per_cent(f1), name])
             elif trees == RIGHT:
-                baselines[trees] = ["", trees, "", per_cent(f1), ""]
-    return ["model", "trees", "perplexity", "F1", "file"], [*rows, *baselines.values()]
+                baseline = [["", trees, "", per_cent(f1), ""]]
+    return ["model", "trees", "perplexity", "F1", "file"], rows + baseline
 
 
 def speed(files: Results) -> Table:
@@ -438,17 +436,16 @@ def released_models(folder: Path) -> Table:
     header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", SHORT, UNBIASED]
     rows, baseline = [], []
     for link, results in _releases(folder):
-        if results["data"]["text"]["dataset"] != PENN_TREEBANK:
-            continue
-        figures = ["no trees", "", ""]
-        if scores := results.get("parsing"):
-            biased, unbiased = _rows_of_parse(scores)
-            cells = ("all", biased), ("short", biased), ("all", unbiased)
-            figures = [_sentence_f1(scores, part, row) for part, row in cells]
-            baseline = [[RIGHT, "", "", *(_sentence_f1(scores, part, RIGHT) for part in ("all", "short", "all"))]]
-        rows.append(
-            [link, f"{results['parameters'] / 1e6:.1f} million", f"{results['perplexity']['test']:.2f}", *figures]
-        )
+        if results["data"]["text"]["dataset"] == PENN_TREEBANK:
+            figures = [f"{results['parameters'] / 1e6:.1f} million", f"{results['perplexity']['test']:.2f}"]
+            if scores := results.get("parsing"):
+                biased, unbiased = _rows_of_parse(scores)
+                figures += _cells_of(scores, ("all", biased), ("short", biased), ("all", unbiased))
+                right = _cells_of(scores, ("all", RIGHT), ("short", RIGHT), ("all", RIGHT))
+                baseline = [[RIGHT, "", "", *right]]
+            else:
+                figures += ["no trees", "", ""]
+            rows.append([link, *figures])
     return header, rows + baseline
 
 
@@ -460,9 +457,8 @@ def released_language_models(folder: Path) -> Table:
         if results["data"]["text"]["language"] != "en":
             scores = results["parsing"]
             names = (*_rows_of_parse(scores), RIGHT, "balanced")
-            rows.append(
-                [link, results["data"]["treebank"]["title"], *(_sentence_f1(scores, "all", name) for name in names)]
-            )
+            f1 = _cells_of(scores, *(("all", name) for name in names))
+            rows.append([link, results["data"]["treebank"]["title"], *f1])
     return header, rows
 
 
@@ -481,5 +477,6 @@ def _rows_of_parse(scores: dict) -> tuple[str, str]:
     return unbiased.removesuffix(", no branching bias"), unbiased
 
 
-def _sentence_f1(scores: dict, part: str, row: str) -> str:
-    return per_cent(scores[part][row]["sentence_f1"])
+def _cells_of(scores: dict, *cells: tuple[str, str]) -> list[str]:
+    """Returns sentence F1 by part of the sentences and name of the trees."""
+    return [per_cent(scores[part][trees]["sentence_f1"]) for part, trees in cells]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from onlstm_hf.utils.files import check_writable, written_file
+from onlstm_hf.utils.files import written_file
 
 Table = tuple[list[str], list[list[str]]]  # the header and the rows
 
@@ -64,7 +64,6 @@ FORMATS = {".txt": format_table, ".md": markdown_table, ".tex": latex_table, ".c
 
 
 def write_table(path: str | os.PathLike, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Writes a table in the format of the file's suffix; an existing file is replaced."""
-    check_writable(path, endings=FORMATS)
+    """Writes a table in the format of the file's suffix, one of `FORMATS`; an existing file is replaced."""
     with written_file(path) as file:
         file.write(FORMATS[Path(path).suffix.lower()](header, rows) + "\n")

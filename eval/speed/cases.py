@@ -4,22 +4,26 @@ import random
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
-from eval.speed.measurement import Outcome, Row, leave_out_unavailable, ratios, take_turns
-from eval.speed.training import largest_relative_difference, loss_curve, start_training, step_contestants
+from eval.speed.measurement import Outcome, ratios, row, take_turns
+from eval.speed.training import loss_curve, set_implementation, start_training
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from training.language_models.text_batches import Batch
+from training.loop.run import TrainingRun
 
 # Implementations of the recurrence; "scan" is for export only.
 PATHS = tuple(name for name in ONLSTMLayer.implementations if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
 REFERENCE, LSTM = "reference float32", "nn.LSTM"
-REFERENCE_SENTENCES_PER_ROUND = 10
+NUM_REFERENCE_SENTENCES = 20
 
 
 @dataclass(frozen=True)
@@ -46,43 +50,45 @@ NUM_LOSSES, LOSS_OVERRIDES = 200, ["--batch_size=8", "--bptt_length=35"]
 
 def measure_recurrence(quick: bool, rounds: int, device: torch.device) -> list[Outcome]:
     """Times the training pass of recurrent stacks by every path and by `torch.nn.LSTM` layers of the same sizes."""
-    if quick:
-        return [_measure_stack(stack, rounds, device, 0.0) for stack in TINY_STACKS]
-    return [_measure_stack(stack, rounds, device, 0.2) for stack in STACKS]
+    stacks, shortest_turn = (TINY_STACKS, 0.0) if quick else (STACKS, 0.2)
+    return [_measure_stack(stack, rounds, device, shortest_turn) for stack in stacks]
 
 
 def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_turn: float) -> Outcome:
     contestants = {}
     for precision, dtype in PRECISIONS.items():
         for path in PATHS:
-            layers = [
-                ONLSTMLayer(*sizes, stack.chunk_size, weight_dropout=0.0) for sizes in pairwise(stack.layer_sizes)
-            ]
-            for layer in layers:
-                layer.implementation = path
-            contestants[f"{path} {precision}"] = training_pass(layers, run_onlstm, stack, dtype, device)
-        layers = [nn.LSTM(*sizes) for sizes in pairwise(stack.layer_sizes)]
-        contestants[f"{LSTM} {precision}"] = training_pass(layers, run_lstm, stack, dtype, device)
-    contestants, left_out = leave_out_unavailable(contestants)
-    seconds = take_turns(contestants, rounds, device, shortest_turn)
+            contestants[f"{path} {precision}"] = onlstm_pass(stack, dtype, device, path)
+        contestants[f"{LSTM} {precision}"] = lstm_pass(stack, dtype, device)
+    seconds, left_out = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {stack}"
     rows = [
-        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
-        Row(case, f"float32, time of {LSTM}", ratios(seconds["auto float32"], seconds[f"{LSTM} float32"])),
-        Row(case, "bf16, speed of the float32 reference loop", ratios(seconds[REFERENCE], seconds["auto bf16"])),
+        row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
+        row(case, f"float32, time of {LSTM}", ratios(seconds["auto float32"], seconds[f"{LSTM} float32"])),
+        row(case, "bf16, speed of the float32 reference loop", ratios(seconds[REFERENCE], seconds["auto bf16"])),
     ]
     return Outcome(case, seconds, stack.batch_size * stack.length, rows, left_out)
 
 
-def run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
-    """Returns the outputs `[T, B, H]` of an ON-LSTM layer for `[T, B, I]`, from its initial state."""
-    state = (tensor.to(inputs.device) for tensor in layer.initial_state(inputs.shape[1]))
-    return layer(inputs, *state, None).outputs
+def onlstm_pass(
+    stack: Stack, dtype: torch.dtype | None, device: torch.device, path: str = "auto"
+) -> Callable[[], None]:
+    """Returns the `training_pass` of ON-LSTM layers from their initial state."""
+    layers = [ONLSTMLayer(*sizes, stack.chunk_size, weight_dropout=0.0) for sizes in pairwise(stack.layer_sizes)]
+    for layer in layers:
+        layer.implementation = path
+
+    def run_layer(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+        state = (tensor.to(device) for tensor in layer.initial_state(stack.batch_size))
+        return layer(inputs, *state, None).outputs
+
+    return training_pass(layers, run_layer, stack, dtype, device)
 
 
-def run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
-    """Returns the outputs `[T, B, H]` of a PyTorch layer for `[T, B, I]`."""
-    return layer(inputs)[0]
+def lstm_pass(stack: Stack, dtype: torch.dtype | None, device: torch.device) -> Callable[[], None]:
+    """Returns the `training_pass` of `torch.nn.LSTM` layers."""
+    layers = [nn.LSTM(*sizes) for sizes in pairwise(stack.layer_sizes)]
+    return training_pass(layers, lambda layer, inputs: layer(inputs)[0], stack, dtype, device)
 
 
 def training_pass(
@@ -90,7 +96,7 @@ def training_pass(
 ) -> Callable[[], None]:
     """Returns a function that computes outputs and all gradients of a stack of layers once.
 
-    `run_layer` returns the outputs `[T, B, H]` of a layer; without a `dtype` there is no autocast.
+    `run_layer` maps a layer and its inputs `[T, B, I]` to outputs `[T, B, H]`. Without a `dtype` there is no autocast.
     """
     modules = nn.ModuleList(layers).to(device)
     inputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[0], device=device, requires_grad=True)
@@ -109,24 +115,29 @@ def training_pass(
 def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) -> list[Outcome]:
     """Times a whole update of `train_lm.py` with a recipe of `training/recipes`, on one batch of random words."""
     overrides = OVERRIDES + (TINY_RECIPE if quick else [])
+    contestants: dict[str, Callable[[], None]] = {}
+
+    def update(run: TrainingRun, batch: Batch, path: str) -> None:
+        set_implementation(run, path)
+        run.update([batch])
+
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
         _write_random_text(text, 50 if quick else 9998)  # the tokenizer adds <eos> and <unk>
-        contestants, num_tokens = {}, 0
         for precision in PRECISIONS:
             run = start_training(recipe, text, precision, Path(folder) / precision, overrides, device)
-            contestants |= step_contestants(run, PATHS, precision)
-            num_tokens = next(run.batches.batches(0)).input_ids.numel()
-        contestants, left_out = leave_out_unavailable(contestants)
-        seconds = take_turns(contestants, rounds, device)
+            batch = next(run.batches.batches(0))
+            contestants |= {f"{path} {precision}": partial(update, run, batch, path) for path in PATHS}
+        seconds, left_out = take_turns(contestants, rounds, device)
+    num_tokens = batch.input_ids.numel()
     case = f"whole training step of {recipe}, {num_tokens} tokens"
     rows = [
-        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
-        Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
+        row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
+        row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
     ]
     for precision in PRECISIONS:
         speed = [num_tokens / time for time in seconds[f"auto {precision}"]]
-        rows.append(Row(case, f"{precision}, tokens a second", speed))
+        rows.append(row(case, f"{precision}, tokens a second", speed))
     return [Outcome(case, seconds, num_tokens, rows, left_out)]
 
 
@@ -144,64 +155,56 @@ def measure_parsing(
 ) -> list[Outcome]:
     """Times `parse()` of all sentences at once against one sentence at a time with the reference.
 
-    The weights are random. The reference reads a new random sample of the sentences (token ids) in each round, and its
-    time is extrapolated by tokens.
+    The weights are random. The reference reads a random sample of the sentences (token ids), and its time is
+    extrapolated by tokens.
     """
     torch.manual_seed(0)
     model = ONLSTMForCausalLM(ONLSTMConfig(**TINY_MODEL if quick else {})).to(device)
-    sample, num_tokens, sampled_tokens = random.Random(0), sum(map(len, sentences)), []
+    sample = random.Random(0).sample(sentences, min(NUM_REFERENCE_SENTENCES, len(sentences)))
+    num_tokens, num_sampled = sum(map(len, sentences)), sum(map(len, sample))
 
-    def parse_all(path: str, dtype: torch.dtype | None) -> None:
-        model.set_implementation(path)
+    def parse_all(dtype: torch.dtype | None) -> None:
+        model.set_implementation("auto")
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
             model.parse(sentences, progress=False)
 
     def parse_one_by_one() -> None:
         model.set_implementation("reference")
-        chosen = sample.sample(sentences, min(REFERENCE_SENTENCES_PER_ROUND, len(sentences)))
-        for sentence in chosen:
+        for sentence in sample:
             model.parse(sentence)
-        sampled_tokens.append(sum(map(len, chosen)))
 
     one_by_one = f"{REFERENCE}, sentence by sentence"
-    contestants: dict[str, Callable[[], None]] = {one_by_one: parse_one_by_one}
-    for precision, dtype in PRECISIONS.items():
-        contestants[f"auto {precision}"] = lambda dtype=dtype: parse_all("auto", dtype)
-    contestants, left_out = leave_out_unavailable(contestants)
-    sampled_tokens.clear()
-    seconds = take_turns(contestants, rounds, device)
-    seconds[one_by_one] = [
-        time * num_tokens / tokens for time, tokens in zip(seconds[one_by_one], sampled_tokens, strict=True)
-    ]
+    contestants = {one_by_one: parse_one_by_one}
+    contestants |= {f"auto {precision}": partial(parse_all, dtype) for precision, dtype in PRECISIONS.items()}
+    seconds, left_out = take_turns(contestants, rounds, device)
+    seconds[one_by_one] = [time * num_tokens / num_sampled for time in seconds[one_by_one]]
     sizes = "-".join(map(str, model.config.layer_sizes))
     case = f"parsing {len(sentences)} sentences, {num_tokens} words, layers {sizes}"
+    speed = ratios(seconds[one_by_one], seconds["auto float32"])
     rows = [
-        Row(
-            case,
-            "float32, speed of sentence by sentence with the reference",
-            ratios(seconds[one_by_one], seconds["auto float32"]),
-        ),
-        Row(case, "float32, sentences a second", [len(sentences) / time for time in seconds["auto float32"]]),
+        row(case, "float32, speed of sentence by sentence with the reference", speed),
+        row(case, "float32, sentences a second", [len(sentences) / time for time in seconds["auto float32"]]),
     ]
     return [Outcome(case, seconds, num_tokens, rows, left_out)]
 
 
-def measure_losses(quick: bool, text: Path) -> tuple[dict[str, list[float]], list[Row]]:
+def measure_losses(quick: bool, device: torch.device, text: Path) -> tuple[dict[str, list[float]], list[dict]]:
     """Measures the losses of the first updates by path and precision, from the same seed.
 
     Returns:
-        The curves, and the largest relative difference of each from the float32 reference.
+        The curves, and rows with the largest relative difference of each from the float32 reference; NaN if a loss is
+        NaN.
     """
     recipe, curves, rows = "onlstm_ptb_small", {}, []
     num_steps, overrides = (3, TINY_RECIPE) if quick else (NUM_LOSSES, LOSS_OVERRIDES)
     with tempfile.TemporaryDirectory() as folder:
         for precision in PRECISIONS:
             for path in ("reference", "auto"):
-                run = start_training(recipe, text, precision, Path(folder) / "run", overrides)
+                run = start_training(recipe, text, precision, Path(folder) / "run", overrides, device)
                 name = f"{path} {precision}"
                 curves[name] = loss_curve(run, path, num_steps)
                 if name != REFERENCE:
                     figure = f"{name}, largest relative difference from the float32 reference"
-                    difference = largest_relative_difference(curves[name], curves[REFERENCE])
-                    rows.append(Row(f"loss of {num_steps} training steps of {recipe}", figure, [difference]))
+                    difference = np.abs(np.divide(curves[name], curves[REFERENCE]) - 1).max()
+                    rows.append(row(f"loss of {num_steps} training steps of {recipe}", figure, [float(difference)]))
     return curves, rows

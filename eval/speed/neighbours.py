@@ -2,17 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 
 import torch
-from torch import nn
 
-from eval.speed.cases import LSTM, Stack, run_lstm, run_onlstm, training_pass
-from eval.speed.measurement import Outcome, Row, ratios, take_turns
+from eval.speed.cases import LSTM, Stack, lstm_pass, onlstm_pass, training_pass
+from eval.speed.measurement import Outcome, ratios, row, take_turns
 from onlstm_hf import PRPNConfig
-from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.models.modeling_prpn import ReadingLayer
 
 NUM_NEIGHBOURS, SHORTEST_TURN = (0, 1, 2, 4), 0.3
@@ -37,41 +34,34 @@ def busy_neighbours(count: int) -> Iterator[None]:
 
 
 def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
-    """Times the float32 training pass of both compiled operators and of `torch.nn.LSTM` layers of the same sizes.
-
-    Every contestant runs `rounds` times for every number of neighbours.
-    """
+    """Times the float32 training pass of both compiled operators and of `torch.nn.LSTM` layers of the same sizes."""
     stacks, numbers = (TINY_STACKS, TINY_NUM_NEIGHBOURS) if quick else (STACKS, NUM_NEIGHBOURS)
     device, contestants = torch.device("cpu"), {}
     for name, stack in stacks.items():
-        sizes = list(pairwise(stack.layer_sizes))
-        if name == "PRPN":
-            config = PRPNConfig(hidden_size=stack.layer_sizes[-1], input_dropout=0.0, recurrent_dropout=0.0)
-            layers, run = [ReadingLayer(config, input_size, 0.0) for input_size, _ in sizes], _run_prpn
-        else:
-            layers, run = [ONLSTMLayer(*pair, stack.chunk_size, weight_dropout=0.0) for pair in sizes], run_onlstm
-        contestants[f"{name} {stack}"] = training_pass(layers, run, stack, None, device)
-        lstm = [nn.LSTM(*pair) for pair in sizes]
-        contestants[f"{LSTM} {stack}"] = training_pass(lstm, run_lstm, stack, None, device)
+        measured_pass = onlstm_pass if name == "ON-LSTM" else prpn_pass
+        contestants[f"{name} {stack}"] = measured_pass(stack, None, device)
+        contestants[f"{LSTM} {stack}"] = lstm_pass(stack, None, device)
+    (num_tokens,) = {stack.batch_size * stack.length for stack in stacks.values()}
     outcomes = []
     for count in numbers:
         with busy_neighbours(count):
-            for run in contestants.values():  # warm-up: starts threads and allocates memory
-                run()
-            seconds = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
-        case = f"training with {torch.get_num_threads()} threads beside {count} busy processes"
-        rows = [
-            Row(
-                case, f"{name} {stack}, time of {LSTM}", ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
-            )
-            for name, stack in stacks.items()
-        ]
-        num_tokens = {stack.batch_size * stack.length for stack in stacks.values()}.pop()
-        outcomes.append(Outcome(case, seconds, num_tokens, rows, {}))
+            seconds, left_out = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
+        case, rows = f"training with {torch.get_num_threads()} threads beside {count} busy processes", []
+        for name, stack in stacks.items():
+            slower = ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
+            rows.append(row(case, f"{name} {stack}, time of {LSTM}", slower))
+        outcomes.append(Outcome(case, seconds, num_tokens, rows, left_out))
     return outcomes
 
 
-def _run_prpn(layer: ReadingLayer, inputs: torch.Tensor) -> torch.Tensor:
-    length, batch_size, _ = inputs.shape
-    gates = inputs.new_ones(batch_size, length, layer.num_slots)
-    return layer(inputs.transpose(0, 1), *layer.initial_state(batch_size), gates).outputs.transpose(0, 1)
+def prpn_pass(stack: Stack, dtype: torch.dtype | None, device: torch.device) -> Callable[[], None]:
+    """Returns the `training_pass` of a PRPN's reading network with open gates."""
+    config = PRPNConfig(hidden_size=stack.layer_sizes[-1], input_dropout=0.0, recurrent_dropout=0.0)
+    layers = [ReadingLayer(config, input_size, 0.0) for input_size in stack.layer_sizes[:-1]]
+    gates = torch.ones(stack.batch_size, stack.length, config.num_slots)
+
+    def run_layer(layer: ReadingLayer, inputs: torch.Tensor) -> torch.Tensor:
+        state = layer.initial_state(stack.batch_size)
+        return layer(inputs.transpose(0, 1), *state, gates).outputs.transpose(0, 1)
+
+    return training_pass(layers, run_layer, stack, dtype, device)

@@ -75,25 +75,22 @@ def test_leaves_of_nltk_trees_may_contain_any_characters(parsing_f1):
     assert scores["sentence_f1"] == pytest.approx(1) and scores["label_recall"].keys() == {"NP", "VP"}
 
 
-def test_trees_with_punctuation_are_scored(parsing_f1):
-    text = r"(ROOT (S (NP (-LRB- -LRB-) (NN cats) (-RRB- -RRB-)) (VP (VBP eat) (CD 1\/2))))"
-    for preprocessing in ("plain", {"dropped_tags": [], "digits": "keep"}):
-        lowered = text.replace("-LRB-)", "-lrb-)") if preprocessing != "plain" else text
-        for predicted in (text, lowered):
-            scores = parsing_f1.compute(predictions=[predicted], references=[text], preprocessing=preprocessing)
-            assert scores["corpus_f1"] == 1 and "ROOT" not in scores["label_recall"]
+BRACKETED = r"(ROOT (S (NP (-LRB- -LRB-) (NN cats) (-RRB- -RRB-)) (VP (VBP eat) (CD 1\/2))))"
 
 
-def test_gold_trees_are_valid_references(parsing_f1):
-    gold = GoldTree.from_bracket("(S (NP (DT The) (NN N2)) (VP (VBD sat) (. .)))", AS_WRITTEN)
-    scores = parsing_f1.compute(predictions=[[["The", "N2"], ["sat", "."]]], references=[gold])
-    assert scores["corpus_f1"] == 1
-
-
-def test_preprocessing_applies_to_gold_strings(parsing_f1):
-    predicted = "((The old cat) (sat (on it)) .)"
-    scores = parsing_f1.compute(predictions=[predicted], references=[GOLD], preprocessing=AS_WRITTEN)
-    assert scores["corpus_f1"] == 1 and set(scores["label_recall"]) == {"NP-SBJ", "VP", "PP"}
+@pytest.mark.parametrize(
+    ("predicted", "gold", "preprocessing", "labels"),
+    [
+        (BRACKETED, BRACKETED, "plain", {"NP", "VP"}),
+        (BRACKETED.replace("-LRB-)", "-lrb-)"), BRACKETED, {"dropped_tags": [], "digits": "keep"}, {"NP", "VP"}),
+        ("((The old cat) (sat (on it)) .)", GOLD, AS_WRITTEN, {"NP-SBJ", "VP", "PP"}),
+        ("((The N2) (sat .))", GoldTree(("The", "N2", "sat", "."), (("NP", 0, 2), ("VP", 2, 4))), None, {"NP", "VP"}),
+    ],
+    ids=["as written", "other spelling of brackets", "cased words", "gold tree"],
+)
+def test_preprocessing_applies_to_gold_strings(parsing_f1, predicted, gold, preprocessing, labels):
+    scores = parsing_f1.compute(predictions=[predicted], references=[gold], preprocessing=preprocessing)
+    assert scores["corpus_f1"] == 1 and set(scores["label_recall"]) == labels
 
 
 def test_flat_one_word_and_very_deep_trees(parsing_f1):
@@ -295,11 +292,3 @@ def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_fo
 def test_examples_of_the_card_run(name, project_root):
     results = doctest.testfile(str(project_root / "eval" / name / "README.md"), module_relative=False)
     assert results.attempted > 5 and results.failed == 0
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_examples_of_the_inputs_description_run(name):
-    text = evaluate.load(f"eval/{name}").info.inputs_description
-    runner = doctest.DocTestRunner()
-    runner.run(doctest.DocTestParser().get_doctest(text, {}, name, None, None))
-    assert runner.summarize().attempted > 2 and runner.summarize().failed == 0

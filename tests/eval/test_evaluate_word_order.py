@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from eval import evaluate_word_order
 from eval.evaluate_word_order import shuffled_pairs
 from onlstm_hf.scoring.sentences import score_sentences
+from onlstm_hf.utils.checkpoints import load_checkpoint
 
 WORDS = ["the", "cat", "sat", "on", "mat"]
 
@@ -23,7 +24,7 @@ def test_higher_probability_is_correct_and_unknown_words_give_ties(run, checkpoi
     lines = ["the cat sat on the mat", "the cat sat", "zebra bird", "cat", "cat cat"]
     (tmp_path / "text.txt").write_text("\n".join(lines))
     results, printed = run(evaluate_word_order, checkpoint, "--files", tmp_path / "text.txt")
-    model, tokenizer = evaluate_word_order.load_checkpoint(str(checkpoint))
+    model, tokenizer = load_checkpoint(str(checkpoint))
     pairs = shuffled_pairs(lines, seed=0)
     scores = [[sum(score.log_probabilities) for score in score_sentences(model, tokenizer, pair)] for pair in pairs]
     (row,) = results["models"]

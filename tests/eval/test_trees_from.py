@@ -48,24 +48,30 @@ def evaluate(run):
 
 
 @pytest.mark.parametrize("bias", ["right", "none"])
-@pytest.mark.parametrize("layer", ["all", "0"])
-def test_scores_equal_those_of_the_checkpoints(evaluate, bias, layer):
+@pytest.mark.parametrize(
+    ("models", "layer"),
+    [
+        (("onlstm1", "onlstm2"), "all"),
+        (("onlstm1", "onlstm2"), "0"),
+        (("onlstm1", "prpn"), "all"),
+        (("onlstm1", "prpn"), "own"),
+    ],
+)
+def test_scores_equal_those_of_the_checkpoints(evaluate, bias, models, layer):
     options = ["--ensemble", "--branching-bias", bias, "--layer", layer]
-    expected, printed = evaluate("onlstm1", "onlstm2", *options)
-    found, printed_again = evaluate("--trees-from", "onlstm1.jsonl.xz", "onlstm2.jsonl.xz", *options)
-    assert printed_again == printed
+    files = [f"{model}.jsonl.xz" for model in models]
+    expected, printed = evaluate(*models, *options)
+    found, printed_again = evaluate("--trees-from", *files, *options)
+    combined, printed_combined = evaluate(models[0], "--trees-from", files[1], *options)
+    assert printed_again == printed_combined == printed
     for key in ("others", "summary", "protocol"):
-        assert found[key] == expected[key]
+        assert found[key] == combined[key] == expected[key]
     for name in ("scores", "num_parameters"):
         assert [model[name] for model in found["models"]] == [model[name] for model in expected["models"]]
-    assert [model["seed"] for model in found["models"]] == [0, 1]
-
-
-def test_checkpoints_and_tree_files_can_be_combined(evaluate):
-    expected, printed = evaluate("onlstm1", "prpn", "--ensemble")
-    found, printed_again = evaluate("onlstm1", "--trees-from", "prpn.jsonl.xz", "--ensemble")
-    assert printed_again == printed
-    assert found["summary"] == expected["summary"]
+    assert [model["seed"] for model in found["models"]] == [[*MODELS].index(model) for model in models]
+    if layer == "own":
+        layers = [list(model["scores"]["all"]) for model in found["models"]]
+        assert layers == [["layer 2 (--layer 1)"], ["induced trees"]]
 
 
 @pytest.mark.parametrize("bias", ["right", "none"])
@@ -132,13 +138,3 @@ def test_agreement_is_correlated_with_the_f1(evaluate):
     # Two seeds are too few for a rank correlation.
     assert found["rank_correlation"]["all others"]["layer 1 (--layer 0)"] is None
     assert "rank correlation with F1: all" in printed
-
-
-def test_layer_own_uses_the_layer_of_each_model(evaluate):
-    results, _ = evaluate("--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz", "--layer", "own")
-    assert [list(model["scores"]["all"]) for model in results["models"]] == [
-        ["layer 2 (--layer 1)"],
-        ["induced trees"],
-    ]
-    expected, _ = evaluate("onlstm1", "prpn", "--layer", "own")
-    assert expected["summary"] == results["summary"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from eval import evaluate_lm, evaluate_parsing, evaluate_syntax
+from eval import evaluate_lm, evaluate_parsing, evaluate_syntax, task
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from tests.helpers.fast_paths import record_paths
 from tests.helpers.isolated_process import run_isolated
@@ -194,11 +194,11 @@ def test_evaluation_runs_remote_code_only_if_trusted(script, data, option, tmp_p
     Path("blimp/agreement.jsonl").write_text(json.dumps(fields | {"sentence_good": "a", "sentence_bad": "b"}))
     trusted = []
 
-    def load(name, trust_remote_code, **options):
+    def load(*arguments, trust_remote_code, **options):
         trusted.append(trust_remote_code)
         raise ValueError("seen")
 
-    monkeypatch.setattr(script, "load_checkpoint", load)
+    monkeypatch.setattr(task, "load_checkpoint", load)
     assert script.main(["checkpoint", data, *option]) == 1
     assert trusted == [bool(option)]
 

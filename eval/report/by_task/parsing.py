@@ -1,7 +1,9 @@
 """Table of unsupervised parsing: one row per layer, averaged over seeds as in the papers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, stdev
+
+import numpy as np
 
 from eval.report.tables import Table, per_cent
 from eval.report.tasks import PARSING
@@ -25,43 +27,58 @@ def source_name(layer: int | None) -> str:
 
 
 def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
-    """Returns mean, standard deviation, minimum and maximum over several checkpoints on the same sentences.
-
-    Args:
-        scores: scores of each checkpoint.
-        seed: seed of the bootstrap.
+    """Returns the distribution over several checkpoints on the same sentences; `seed` is that of the bootstrap.
 
     Returns:
-        `num_checkpoints`; `label_counts`, the number of gold constituents by label; and `sentence_f1`, `corpus_f1`,
-        `average_depth` and, by label, `label_recall`. Each of these has `mean`, `standard_deviation` (of a sample;
-        `None` for one checkpoint), `min` and `max`. `sentence_f1` also has the `interval` of `mean_f1_interval`.
+        `num_checkpoints`; `label_counts`, the number of gold constituents by label; and the `_distribution` of
+        `sentence_f1`, `corpus_f1`, `average_depth` and, by label, `label_recall`. `sentence_f1` also has the
+        `interval` of `mean_f1_interval`.
     """
-
-    def spread(figure: Callable[[ParsingScores], float]) -> dict:
-        values = [figure(score) for score in scores]
-        deviation = stdev(values) if len(values) > 1 else None
-        return {"mean": mean(values), "standard_deviation": deviation, "min": min(values), "max": max(values)}
-
-    sentence_f1 = spread(lambda score: score.sentence_f1)
+    labels = scores[0].label_recall
+    sentence_f1 = _distribution(score.sentence_f1 for score in scores)
     return {
         "num_checkpoints": len(scores),
         "sentence_f1": sentence_f1 | {"interval": list(mean_f1_interval(scores, seed=seed))},
-        "corpus_f1": spread(lambda score: score.corpus_f1),
-        "average_depth": spread(lambda score: score.average_depth),
-        "label_counts": {label: counts.total for label, counts in scores[0].label_recall.items()},
+        "corpus_f1": _distribution(score.corpus_f1 for score in scores),
+        "average_depth": _distribution(score.average_depth for score in scores),
+        "label_counts": {label: counts.total for label, counts in labels.items()},
         "label_recall": {
-            label: spread(lambda score, label=label: score.label_recall[label].recall)
-            for label in scores[0].label_recall
+            label: _distribution(score.label_recall[label].recall for score in scores) for label in labels
         },
     }
+
+
+def group_scores(
+    by_source: Mapping[str, Sequence[ParsingScores]], groups: Mapping[str, Sequence[int]], lengths: np.ndarray
+) -> dict[str, dict]:
+    """Returns size and sentence F1 by source of the trees for each group of sentences, given as indices."""
+    return {
+        name: {
+            "num_sentences": len(indices),
+            "num_words": int(lengths[indices].sum()),
+            "summary": {
+                source: {
+                    "sentence_f1": _distribution(float(score.f1_of_sentences[indices].mean()) for score in scores)
+                }
+                for source, scores in by_source.items()
+            },
+        }
+        for name, indices in groups.items()
+        if len(indices)
+    }
+
+
+def _distribution(values: Iterable[float]) -> dict:
+    """Returns mean, minimum, maximum, and sample standard deviation (`None` for one value)."""
+    values = list(values)
+    deviation = stdev(values) if len(values) > 1 else None
+    return {"mean": mean(values), "standard_deviation": deviation, "min": min(values), "max": max(values)}
 
 
 def parsing_table(summaries: Mapping[str, Mapping[str, dict]], has_published: bool) -> Table:
     """Returns the table in per cent (the depth excepted), with recall of the most frequent labels.
 
-    Args:
-        summaries: results of `summarize` by part (`all` sentences and, if there are any, `short` ones) and name.
-        has_published: whether to append the published rows.
+    `summaries` has results of `summarize` by part (`all` and, if there are any, `short` sentences) and name of trees.
     """
     short = summaries.get("short", {})
     counts = next(iter(summaries["all"].values()))["label_counts"]
@@ -102,11 +119,9 @@ GROUPS = {"by_file": "file", "by_length": "length"}
 
 
 def group_table(kind: str, groups: Mapping[str, dict]) -> Table:
-    """Returns mean sentence F1 in per cent: one row per group of sentences, then the mean over files.
+    """Returns mean sentence F1 in per cent: one row for each of `group_scores`, then the mean over files.
 
-    Args:
-        kind: a key of `GROUPS`.
-        groups: by group `num_sentences`, `num_words`, and `summary`: results of `summarize` by name of the trees.
+    `kind` is a key of `GROUPS`.
     """
     names = list(next(iter(groups.values()))["summary"])
     figures = {

@@ -45,14 +45,3 @@ def test_the_figure_has_a_curve_per_run(results, tmp_path):
     assert "<svg" in text and "lstm" in text and "trained on at most 6" in text
     assert compare_logic.main([*results, "--plot", str(tmp_path / "again.svg")]) == 0
     assert (tmp_path / "again.svg").read_text() == text
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [("{}", "holds no results of logical inference"), ("{", "is not a JSON file"), (None, "there is no file")],
-)
-def test_other_files_are_refused(tmp_path, refusal, content, message):
-    path = tmp_path / "results.json"
-    if content is not None:
-        path.write_text(content)
-    assert message in refusal(compare_logic, path)

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from itertools import chain, cycle, repeat
 
 import pytest
 import torch
@@ -9,8 +10,7 @@ import torch
 from eval import benchmark_speed
 from eval.speed import cases, neighbours
 from eval.speed import measurement as speed_measurement
-from eval.speed.measurement import Spread, leave_out_unavailable, ratios, take_turns
-from eval.speed.training import largest_relative_difference
+from eval.speed.measurement import ratios, spread, take_turns
 
 CPU = torch.device("cpu")
 
@@ -90,7 +90,8 @@ def test_losses_of_all_paths_are_compared_with_the_reference(tmp_path):
     assert all(len(curve) == 3 and len(set(curve)) == 3 for curve in curves.values())
     assert len(results["rows"]) == len(curves) - 1
     auto = next(row for row in results["rows"] if row["figure"].startswith("auto float32"))
-    assert auto["rounds"] == [largest_relative_difference(curves["auto float32"], curves["reference float32"])]
+    pairs = zip(curves["auto float32"], curves["reference float32"], strict=True)
+    assert auto["rounds"] == [pytest.approx(max(abs(loss - target) / target for loss, target in pairs), abs=1e-15)]
 
 
 @pytest.mark.parametrize(
@@ -114,49 +115,44 @@ def test_token_ids_of_sentences_are_in_the_vocabulary(tmp_path):
     assert 0 <= max(map(max, benchmark_speed.read_sentences(options))) < cases.TINY_MODEL["vocab_size"]
 
 
-def test_contestants_take_turns_and_the_first_one_rotates(monkeypatch):
-    now, calls = [0.0], []
+@pytest.fixture
+def contestant(monkeypatch):
+    """Returns contestants that take some seconds of a simulated clock, and note their calls."""
+    now = [0.0]
     monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
 
-    def contestant(name, seconds):
+    def contestant(name, seconds, calls):
         def run():
             calls.append(name)
-            now[0] += seconds
+            now[0] += next(seconds)
 
         return run
 
-    contestants = {name: contestant(name, seconds) for name, seconds in {"a": 1.0, "b": 2.0, "c": 4.0}.items()}
-    assert take_turns(contestants, 3, CPU) == {"a": [1.0] * 3, "b": [2.0] * 3, "c": [4.0] * 3}
-    assert "".join(calls) == "abcbcacab"
+    return contestant
 
 
-def test_a_fast_contestant_is_repeated_in_its_turn(monkeypatch):
-    now, calls = [0.0], []
-    monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
-
-    def run():
-        calls.append(now[0])
-        now[0] += 0.5 if len(calls) % 3 else 2.0
-
-    assert take_turns({"a": run}, 2, CPU, shortest_turn=2.5) == {"a": [1.0, 1.0]}
-    assert len(calls) == 6
+def test_contestants_take_turns_and_the_first_one_rotates(contestant):
+    calls, seconds = [], {"a": 1.0, "b": 2.0, "c": 4.0}
+    contestants = {name: contestant(name, repeat(time), calls) for name, time in seconds.items()}
+    assert take_turns(contestants, 3, CPU) == ({"a": [1.0] * 3, "b": [2.0] * 3, "c": [4.0] * 3}, {})
+    assert "".join(calls) == "abc" + "abcbcacab"  # warm-up and rounds
 
 
-def test_unavailable_contestants_are_left_out_with_the_reason():
+def test_a_fast_contestant_is_repeated_in_its_turn(contestant):
+    calls = []
+    run = contestant("a", chain([9.0], cycle([0.5, 0.5, 2.0])), calls)
+    assert take_turns({"a": run}, 2, CPU, shortest_turn=2.5) == ({"a": [1.0, 1.0]}, {})
+    assert len(calls) == 1 + 6
+
+
+def test_unavailable_contestants_are_left_out_with_the_reason(contestant):
     def refuse():
         raise ValueError("needs a compiler")
 
-    def run():
-        pass
-
-    assert leave_out_unavailable({"a": refuse, "b": run}) == ({"b": run}, {"a": "needs a compiler"})
+    contestants = {"a": refuse, "b": contestant("b", repeat(1.0), [])}
+    assert take_turns(contestants, 2, CPU) == ({"b": [1.0, 1.0]}, {"a": "needs a compiler"})
 
 
-def test_spread_of_ratios_within_rounds():
-    assert Spread.of(ratios([2.0, 8.0, 3.0], [1.0, 2.0, 1.0])) == Spread(3.0, 2.5, 3.5)
-    assert Spread.of([5.0]) == (5.0, 5.0, 5.0)
-
-
-def test_differences_of_curves_are_relative_and_propagate_nan():
-    assert largest_relative_difference([1.0, 2.2, 4.0], [1.0, 2.0, 4.0]) == pytest.approx(0.1)
-    assert not largest_relative_difference([float("nan"), 1.0], [1.0, 1.0]) <= 1
+def test_spread_is_the_median_with_the_quartiles_of_ratios_within_rounds():
+    assert spread(ratios([2.0, 8.0, 3.0], [1.0, 2.0, 1.0])) == "3 (2.5 to 3.5)"
+    assert spread([1234.5]) == "1,234" and spread([float("nan")]) == "nan"
