@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onlstm_hf.fast.onlstm import native as native
 from onlstm_hf.fast.onlstm import operator as module
-from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS, MIN_LENGTH
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.onlstm_problems import (
     PADDINGS,
@@ -55,8 +55,7 @@ def test_values_and_gradients_equal_the_reference(instruction_set, shape, state,
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_mask_of_the_recurrent_weight_equals_the_reference(instruction_set, shape, precision, monkeypatch):
-    monkeypatch.setattr(module, "_ROWS_OF_MASK", 5)
+def test_the_mask_of_the_recurrent_weight_equals_the_reference(instruction_set, shape, precision):
     problem = make_problem(*shape, torch.float32)
     options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
     double = in_float64(problem)
@@ -180,7 +179,7 @@ def test_nan_stays_in_its_row(instruction_set):
 
 @built
 def test_auto_takes_this_path_if_it_is_faster():
-    problem = make_problem(native.MIN_LENGTH, 2, 3, 4, torch.float32)
+    problem = make_problem(MIN_LENGTH, 2, 3, 4, torch.float32)
     assert module.RECURRENCE.choose("auto", problem.input_gates) == "native"
     for others in (problem.input_gates[:1], problem.input_gates[:, :0], problem.input_gates.double()):
         assert module.RECURRENCE.choose("auto", others) is None

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS, MIN_LENGTH
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.reading_problems import arguments, converted, leaves
 from tests.helpers.recurrences import read_sequence
@@ -70,8 +70,9 @@ def test_closed_slots_have_no_effect(instruction_set):
 def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
     (input_gates, key_inputs, weights, *others), keep = arguments(*shape)
     # Scores at the scale of trained models; a softmax of larger scores amplifies rounding errors.
-    maps = {name: getattr(weights, name).detach() / shape[-1] ** 0.5 for name in ("key", "recurrent")}
-    weights = weights._replace(**{name: weight.requires_grad_() for name, weight in maps.items()})
+    key, key_bias, recurrent, *vectors = weights
+    key, recurrent = ((weight.detach() / shape[-1] ** 0.5).requires_grad_() for weight in (key, recurrent))
+    weights = key, key_bias, recurrent, *vectors
     assert_near_the_reference((input_gates, key_inputs, weights, *others), keep, 0.05, torch.bfloat16)
 
 
@@ -106,7 +107,7 @@ def test_memories_without_gradient_do_not_change_other_gradients():
 
 
 @built
-@pytest.mark.parametrize("length", [native.MIN_LENGTH - 1, native.MIN_LENGTH])
+@pytest.mark.parametrize("length", [MIN_LENGTH - 1, MIN_LENGTH])
 def test_auto_takes_this_path_from_a_few_steps(length, monkeypatch):
     lengths = []
 
@@ -118,7 +119,7 @@ def test_auto_takes_this_path_from_a_few_steps(length, monkeypatch):
     monkeypatch.setattr(OPERATOR, "call", call)
     tensors, _ = arguments(2, length, 3, 4, dtype=torch.float32)
     read_sequence(*tensors)
-    assert lengths == ([length] if length >= native.MIN_LENGTH else [])
+    assert lengths == ([length] if length >= MIN_LENGTH else [])
 
 
 def test_unsupported_inputs_are_refused_with_the_reason(monkeypatch):

@@ -17,7 +17,7 @@ TABLE_SIZE = 10
 
 
 def write_table(table: torch.Tensor, step: int, tensors: list[torch.Tensor | int | None]) -> None:
-    """Fills a table with a time step and the addresses of contiguous tensors; numbers are stored unchanged.
+    """Fills a table with a time step and the addresses of contiguous tensors (0 if empty), or numbers as they are.
 
     The values are arguments of the launch, so no host memory must outlive it and nothing waits for a copy.
     """

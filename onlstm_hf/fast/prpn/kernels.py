@@ -56,7 +56,7 @@ def cell_step(step: int, inputs, product, trace, operand) -> None:
     )  # fmt: skip
 
 
-def cell_backward_step(step: int, inputs, product, trace, buffers, operand) -> None:
+def cell_backward_step(step: int, inputs, product, trace, grad_tape, gradients, operand) -> None:
     """Computes the gradients from a step's memory through its cell to the product with the recurrent weight.
 
     Args:
@@ -73,13 +73,13 @@ def cell_backward_step(step: int, inputs, product, trace, buffers, operand) -> N
     _cell_backward_kernel[(batch_size,)](
         inputs.gates_gain, inputs.cell_gain, inputs.newest_keep, trace.attentions, trace.keys, trace.summaries,
         trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
-        trace.cells_deviations, buffers.tape, buffers.scores, buffers.summaries, buffers.activations,
-        buffers.recurrent, buffers.normalized_cells, product, operand, step, length, num_slots, size,
+        trace.cells_deviations, grad_tape, gradients.scores, gradients.summaries, gradients.input_gates,
+        gradients.recurrent, gradients.normalized_cells, product, operand, step, length, num_slots, size,
         inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
     )  # fmt: skip
 
 
-def attention_backward_step(step: int, inputs, product, trace, buffers, operand) -> None:
+def attention_backward_step(step: int, inputs, product, trace, gradients, operand) -> None:
     """Computes the gradients of a step's attention, after the product with the recurrent weight.
 
     Args:
@@ -94,8 +94,8 @@ def attention_backward_step(step: int, inputs, product, trace, buffers, operand)
     size = product.shape[1]
     block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
     _attention_backward_kernel[(batch_size,)](
-        product, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions, buffers.scores,
-        buffers.gates, buffers.keys, buffers.summaries, operand, step, length, num_slots, size,
+        product, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions, gradients.scores,
+        gradients.gates, gradients.input_keys, gradients.summaries, operand, step, length, num_slots, size,
         inputs.key_keep is not None, ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
     )  # fmt: skip
 
