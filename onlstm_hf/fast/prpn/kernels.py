@@ -16,13 +16,11 @@ ATTENTION_BLOCK = 256
 
 
 def attention_step(step: int, inputs, product, trace, operand) -> None:
-    """Computes the attention of a step, after the product that maps the newest memory to a part of the key.
+    """Computes the attention of a step (counted from 0), after the product of the newest memory with the key's map.
 
     Args:
-        step: counted from 0.
-        inputs: the `Inputs`, with the input's part of the keys divided by `sqrt(H)`.
+        step, inputs, trace: see `contract.py`; the input's part of the keys is divided by `sqrt(H)`.
         product: `[B, H]`, the newest memory's part, also divided.
-        trace: the `Trace`; its keys, exponentials, attentions and summaries are written.
         operand: `[B, H]`, receives the summary of the hidden states for the product with the recurrent weight.
     """
     batch_size, length, num_slots = inputs.gates.shape
@@ -39,10 +37,8 @@ def cell_step(step: int, inputs, product, trace, operand) -> None:
     """Computes the LSTM cell of a step, after the product of the summary with the recurrent weight.
 
     Args:
-        step: counted from 0.
-        inputs: the `Inputs`.
+        step, inputs, trace: see `contract.py`.
         product: `[B, 4 * H]`.
-        trace: the `Trace`; its fields of gates and cells are written, and the step's entry of the tape.
         operand: `[B, H]`, receives the new hidden state, times its mask in the next step, for the next product.
     """
     batch_size, length, num_slots = inputs.gates.shape
@@ -60,11 +56,8 @@ def cell_backward_step(step: int, inputs, product, trace, grad_tape, gradients, 
     """Computes the gradients from a step's memory through its cell to the product with the recurrent weight.
 
     Args:
-        step: counted from 0.
-        inputs: the `Inputs`.
+        step, inputs, trace, grad_tape, gradients: see `contract.py`.
         product: `[B, H]`, the gradient of this memory from the next step's key, before the mask.
-        trace: the `Trace`.
-        buffers: the `BackwardBuffers`.
         operand: `[B, 4 * H]`, receives the gradient for the product with the recurrent weight.
     """
     batch_size, length, num_slots = inputs.gates.shape
@@ -83,11 +76,8 @@ def attention_backward_step(step: int, inputs, product, trace, gradients, operan
     """Computes the gradients of a step's attention, after the product with the recurrent weight.
 
     Args:
-        step: counted from 0.
-        inputs: the `Inputs`.
+        step, inputs, trace, gradients: see `contract.py`.
         product: `[B, H]`, the gradient of the summary of the hidden states.
-        trace: the `Trace`.
-        buffers: the `BackwardBuffers`; the step's scores, gates, keys and summary are written.
         operand: `[B, H]`, receives the gradient of the key for the product with the key's map.
     """
     batch_size, length, num_slots = inputs.gates.shape
@@ -147,31 +137,34 @@ def _attention_kernel(
 
 
 @triton.jit
-def _gate(
-    GATE: tl.constexpr, product, bias, mean, factor, input_gates, gain, gates_bias, normalized, row, at, size, unit,
-    is_unit,
-):  # fmt: skip
-    """Returns one of the four gates before its nonlinearity, and writes its normalised map of the summary."""
-    column = GATE * size + unit
-    value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
-    value += tl.load(bias + column, mask=is_unit, other=0)
-    value = (value - mean) * factor
-    tl.store(normalized + at * 4 * size + column, value, mask=is_unit)
-    value = value * tl.load(gain + column, mask=is_unit, other=0)
-    value += tl.load(input_gates + at * 4 * size + column, mask=is_unit, other=0)
-    return value + tl.load(gates_bias + column, mask=is_unit, other=0)
-
-
-@triton.jit
-def _inverse_deviation(sum_of_squares, count):
-    """Returns the inverse of the biased standard deviation, which is finite even if all values are equal."""
-    return 1 / tl.sqrt(sum_of_squares / count + 1e-24)
+def _gate(GATE: tl.constexpr, gates):
+    """Returns one of the four gates `[H]` from `[4, H]`."""
+    return tl.sum(tl.where(tl.arange(0, 4)[:, None] == GATE, gates, 0), axis=0)
 
 
 @triton.jit
 def _rescaling(inverse, count, EPSILON: tl.constexpr):
     """Returns the factor from division by the biased standard deviation to division by the unbiased one + EPSILON."""
     return 1 / (tl.sqrt(count / (count - 1.0)) + EPSILON * inverse)
+
+
+@triton.jit
+def _normalize(values, exists, count, EPSILON: tl.constexpr):
+    """Returns the normalised values, and the inverse of their biased standard deviation.
+
+    The inverse is finite even if all values are equal.
+    """
+    centred = tl.where(exists, values - tl.sum(values) / count, 0)
+    inverse = 1 / tl.sqrt(tl.sum(centred * centred) / count + 1e-24)
+    return centred * (inverse * _rescaling(inverse, count, EPSILON)), inverse
+
+
+@triton.jit
+def _normalize_backward(gradient, normalized, inverse, count, EPSILON: tl.constexpr):
+    """Returns the gradient of a normalisation's input from that of its result."""
+    rescaling = _rescaling(inverse, count, EPSILON)
+    own_part = tl.sum(gradient * normalized) / (rescaling * tl.sqrt(count * (count - 1.0)))
+    return (gradient - tl.sum(gradient) / count - normalized * own_part) * (inverse * rescaling)
 
 
 @triton.jit(do_not_specialize=["step", "length"])
@@ -184,66 +177,30 @@ def _cell_kernel(
     at = row * length + step
     unit = tl.arange(0, BLOCK)
     is_unit = unit < size
+    gate = tl.arange(0, 4)[:, None]
+    columns = gate * size + unit[None, :]
+    exists = (gate < 4) & is_unit[None, :]
 
-    total = tl.zeros((BLOCK,), tl.float32)
-    for gate in tl.static_range(4):
-        column = gate * size + unit
-        value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
-        total += value + tl.load(bias + column, mask=is_unit, other=0)
-    count = 4.0 * size
-    mean = tl.sum(total, axis=0) / count
-    squares = tl.zeros((BLOCK,), tl.float32)
-    for gate in tl.static_range(4):
-        column = gate * size + unit
-        value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
-        value += tl.load(bias + column, mask=is_unit, other=0) - mean
-        squares += tl.where(is_unit, value * value, 0)
-    inverse = _inverse_deviation(tl.sum(squares, axis=0), count)
+    gates = tl.load(product + row * 4 * size + columns, mask=exists, other=0).to(tl.float32)
+    gates += tl.load(bias + columns, mask=exists, other=0)
+    normalized, inverse = _normalize(gates, exists, 4.0 * size, EPSILON)
     tl.store(gates_deviations + at, inverse)
-    factor = inverse * _rescaling(inverse, count, EPSILON)
-
-    input_gate = tl.sigmoid(
-        _gate(
-            0, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    forget_gate = tl.sigmoid(
-        _gate(
-            1, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    candidate = tanh(
-        _gate(
-            2, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    output_gate = tl.sigmoid(
-        _gate(
-            3, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    activated = activations + at * 4 * size + unit
-    tl.store(activated, input_gate, mask=is_unit)
-    tl.store(activated + size, forget_gate, mask=is_unit)
-    tl.store(activated + 2 * size, candidate, mask=is_unit)
-    tl.store(activated + 3 * size, output_gate, mask=is_unit)
+    tl.store(normalized_gates + at * 4 * size + columns, normalized, mask=exists)
+    gates = normalized * tl.load(gates_gain + columns, mask=exists, other=0)
+    gates += tl.load(input_gates + at * 4 * size + columns, mask=exists, other=0)
+    gates += tl.load(gates_bias + columns, mask=exists, other=0)
+    gates = tl.where(gate == 2, tanh(gates), tl.sigmoid(gates))
+    tl.store(activations + at * 4 * size + columns, gates, mask=exists)
 
     cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
-    cell = tl.where(is_unit, forget_gate * cell + input_gate * candidate, 0)
-    mean = tl.sum(cell, axis=0) / size
-    centred = tl.where(is_unit, cell - mean, 0)
-    inverse = _inverse_deviation(tl.sum(centred * centred, axis=0), size)
+    cell = tl.where(is_unit, _gate(1, gates) * cell + _gate(0, gates) * _gate(2, gates), 0)
+    normalized, inverse = _normalize(cell, is_unit, 1.0 * size, EPSILON)
     tl.store(cells_deviations + at, inverse)
-    normalized = centred * (inverse * _rescaling(inverse, 1.0 * size, EPSILON))
     tl.store(normalized_cells + at * size + unit, normalized, mask=is_unit)
     tanh_cell = normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
     tanh_cell = tanh(tanh_cell + tl.load(cell_bias + unit, mask=is_unit, other=0))
     tl.store(tanh_cells + at * size + unit, tanh_cell, mask=is_unit)
-    hidden = output_gate * tanh_cell
+    hidden = _gate(3, gates) * tanh_cell
     memory = tape + (row * (num_slots + length) + num_slots + step) * 2 * size + unit
     tl.store(memory, hidden, mask=is_unit)
     tl.store(memory + size, cell, mask=is_unit)
@@ -251,21 +208,6 @@ def _cell_kernel(
         # The mask of the next step; after the last step there is none.
         hidden *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & (step + 1 < length), other=0)
     tl.store(operand + row * size + unit, hidden.to(operand.dtype.element_ty), mask=is_unit)
-
-
-@triton.jit
-def _normalize_backward(
-    gradient, normalized, gain, inverse, count, sum_of_products, sum_of_gradients, EPSILON: tl.constexpr
-):
-    """Returns the gradient of a normalisation's input from `gradient`, that of its result after gain and bias.
-
-    `sum_of_products` is the sum of `gradient * gain * normalized` over all units, `sum_of_gradients` that of
-    `gradient * gain`.
-    """
-    rescaling = _rescaling(inverse, count, EPSILON)
-    own_part = 1 / (rescaling * tl.sqrt(count * (count - 1.0)))
-    centred = gradient * gain - sum_of_gradients / count - normalized * (sum_of_products * own_part)
-    return centred * (inverse * rescaling)
 
 
 @triton.jit(do_not_specialize=["step", "length"])
@@ -290,79 +232,45 @@ def _cell_backward_kernel(
     grad_hidden += newest
     # Later steps see this step's memory in slot S - 1, S - 2, ..., 0; slot 0 is the oldest.
     for later in range(1, num_slots + 1):
-        exists = step + later < length
+        is_step = step + later < length
         other = at + later
         slot = other * num_slots + num_slots - later
-        by_attention = tl.load(attentions + slot, mask=exists, other=0)
-        by_score = tl.load(grad_scores + slot, mask=exists, other=0)
-        is_read = is_unit & exists
+        by_attention = tl.load(attentions + slot, mask=is_step, other=0)
+        by_score = tl.load(grad_scores + slot, mask=is_step, other=0)
+        is_read = is_unit & is_step
         grad_hidden += by_attention * tl.load(grad_summaries + other * 2 * size + unit, mask=is_read, other=0)
         grad_hidden += by_score * tl.load(keys + other * size + unit, mask=is_read, other=0)
         grad_cell_of_memory += by_attention * tl.load(
             grad_summaries + other * 2 * size + size + unit, mask=is_read, other=0
         )
 
-    activated = activations + at * 4 * size + unit
-    input_gate = tl.load(activated, mask=is_unit, other=0)
-    forget_gate = tl.load(activated + size, mask=is_unit, other=0)
-    candidate = tl.load(activated + 2 * size, mask=is_unit, other=0)
-    output_gate = tl.load(activated + 3 * size, mask=is_unit, other=0)
+    gate = tl.arange(0, 4)[:, None]
+    columns = gate * size + unit[None, :]
+    exists = (gate < 4) & is_unit[None, :]
+    gates = tl.load(activations + at * 4 * size + columns, mask=exists, other=0)
     tanh_cell = tl.load(tanh_cells + at * size + unit, mask=is_unit, other=0)
-    normalized = tl.load(normalized_cells + at * size + unit, mask=is_unit, other=0)
-    grad_normalized = grad_hidden * output_gate * (1 - tanh_cell * tanh_cell)
+    grad_normalized = grad_hidden * _gate(3, gates) * (1 - tanh_cell * tanh_cell)
     tl.store(grad_normalized_cells + at * size + unit, grad_normalized, mask=is_unit)
-    gain = tl.load(cell_gain + unit, mask=is_unit, other=0)
-    weighted = grad_normalized * gain
-    grad_cell = grad_cell_of_memory + tl.where(
-        is_unit,
-        _normalize_backward(
-            grad_normalized, normalized, gain, tl.load(cells_deviations + at), 1.0 * size,
-            tl.sum(weighted * normalized, axis=0), tl.sum(weighted, axis=0), EPSILON,
-        ),
-        0,
-    )  # fmt: skip
-    tl.store(grad_summaries + at * 2 * size + size + unit, forget_gate * grad_cell, mask=is_unit)
+    weighted = grad_normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
+    normalized = tl.load(normalized_cells + at * size + unit, mask=is_unit, other=0)
+    inverse = tl.load(cells_deviations + at)
+    grad_cell = _normalize_backward(weighted, normalized, inverse, 1.0 * size, EPSILON)
+    grad_cell = tl.where(is_unit, grad_cell_of_memory + grad_cell, 0)
+    tl.store(grad_summaries + at * 2 * size + size + unit, _gate(1, gates) * grad_cell, mask=is_unit)
 
     old_cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
-    grads = grad_activations + at * 4 * size + unit
-    grad_0 = grad_cell * candidate * input_gate * (1 - input_gate)
-    grad_1 = grad_cell * old_cell * forget_gate * (1 - forget_gate)
-    grad_2 = grad_cell * input_gate * (1 - candidate * candidate)
-    grad_3 = grad_hidden * tanh_cell * output_gate * (1 - output_gate)
-    tl.store(grads, grad_0, mask=is_unit)
-    tl.store(grads + size, grad_1, mask=is_unit)
-    tl.store(grads + 2 * size, grad_2, mask=is_unit)
-    tl.store(grads + 3 * size, grad_3, mask=is_unit)
+    grad_gates = tl.where(gate == 0, (grad_cell * _gate(2, gates))[None, :], (grad_cell * old_cell)[None, :])
+    grad_gates = tl.where(gate == 2, (grad_cell * _gate(0, gates))[None, :], grad_gates)
+    grad_gates = tl.where(gate == 3, (grad_hidden * tanh_cell)[None, :], grad_gates)
+    grad_gates *= tl.where(gate == 2, 1 - gates * gates, gates * (1 - gates))
+    tl.store(grad_activations + at * 4 * size + columns, grad_gates, mask=exists)
 
-    of_gates = normalized_gates + at * 4 * size + unit
-    normal_0 = tl.load(of_gates, mask=is_unit, other=0)
-    normal_1 = tl.load(of_gates + size, mask=is_unit, other=0)
-    normal_2 = tl.load(of_gates + 2 * size, mask=is_unit, other=0)
-    normal_3 = tl.load(of_gates + 3 * size, mask=is_unit, other=0)
-    gain_0 = tl.load(gates_gain + unit, mask=is_unit, other=0)
-    gain_1 = tl.load(gates_gain + size + unit, mask=is_unit, other=0)
-    gain_2 = tl.load(gates_gain + 2 * size + unit, mask=is_unit, other=0)
-    gain_3 = tl.load(gates_gain + 3 * size + unit, mask=is_unit, other=0)
-    of_gradient = tl.sum(grad_0 * gain_0 + grad_1 * gain_1 + grad_2 * gain_2 + grad_3 * gain_3, axis=0)
-    of_product = tl.sum(
-        grad_0 * gain_0 * normal_0 + grad_1 * gain_1 * normal_1 + grad_2 * gain_2 * normal_2
-        + grad_3 * gain_3 * normal_3, axis=0,
-    )  # fmt: skip
-    inverse, count = tl.load(gates_deviations + at), 4.0 * size
-    grad_0 = _normalize_backward(grad_0, normal_0, gain_0, inverse, count, of_product, of_gradient, EPSILON)
-    grad_1 = _normalize_backward(grad_1, normal_1, gain_1, inverse, count, of_product, of_gradient, EPSILON)
-    grad_2 = _normalize_backward(grad_2, normal_2, gain_2, inverse, count, of_product, of_gradient, EPSILON)
-    grad_3 = _normalize_backward(grad_3, normal_3, gain_3, inverse, count, of_product, of_gradient, EPSILON)
-    kept = grad_recurrent + at * 4 * size + unit
-    tl.store(kept, grad_0, mask=is_unit)
-    tl.store(kept + size, grad_1, mask=is_unit)
-    tl.store(kept + 2 * size, grad_2, mask=is_unit)
-    tl.store(kept + 3 * size, grad_3, mask=is_unit)
-    to_product = operand + row * 4 * size + unit
-    tl.store(to_product, grad_0.to(operand.dtype.element_ty), mask=is_unit)
-    tl.store(to_product + size, grad_1.to(operand.dtype.element_ty), mask=is_unit)
-    tl.store(to_product + 2 * size, grad_2.to(operand.dtype.element_ty), mask=is_unit)
-    tl.store(to_product + 3 * size, grad_3.to(operand.dtype.element_ty), mask=is_unit)
+    weighted = grad_gates * tl.load(gates_gain + columns, mask=exists, other=0)
+    normalized = tl.load(normalized_gates + at * 4 * size + columns, mask=exists, other=0)
+    inverse = tl.load(gates_deviations + at)
+    grad_gates = _normalize_backward(weighted, normalized, inverse, 4.0 * size, EPSILON)
+    tl.store(grad_recurrent + at * 4 * size + columns, grad_gates, mask=exists)
+    tl.store(operand + row * 4 * size + columns, grad_gates.to(operand.dtype.element_ty), mask=exists)
 
 
 @triton.jit(do_not_specialize=["step", "length"])
