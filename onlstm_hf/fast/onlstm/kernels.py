@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..recurrence.triton_math import tanh
+from ..recurrence.triton_math import split_gates, stack_gates, tanh
 
 TABLE_SIZE = 10
 
@@ -25,15 +25,7 @@ def write_table(table: torch.Tensor, step: int, tensors: list[torch.Tensor | int
     _write_table_kernel[(1,)](table, *values, *[0] * (TABLE_SIZE - len(values)))
 
 
-def forward_step(
-    table: torch.Tensor,
-    gates: torch.Tensor,
-    hidden: torch.Tensor,
-    carried: torch.Tensor,
-    offset: int,
-    num_chunks: int,
-    sequence_in_bfloat16: bool,
-) -> None:
+def forward_step(table, gates, hidden, carried, offset: int, num_chunks: int, sequence_in_bfloat16: bool) -> None:
     """Computes the step `table[0] + offset` after its product with the previous hidden state.
 
     Args:
@@ -54,15 +46,7 @@ def forward_step(
     )  # fmt: skip
 
 
-def backward_step(
-    table: torch.Tensor,
-    gates: torch.Tensor,
-    hidden: torch.Tensor,
-    carried: torch.Tensor,
-    offset: int,
-    num_chunks: int,
-    sequence_in_bfloat16: bool,
-) -> None:
+def backward_step(table, gates, hidden, carried, offset: int, num_chunks: int, sequence_in_bfloat16: bool) -> None:
     """Computes the gradients of the gates of the step `table[0] - offset` before their product with the weight.
 
     Args:
@@ -168,16 +152,14 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
     within_chunk = tl.arange(0, UNITS)[None, :]
     units = chunks[:, None] * CHUNK_SIZE + within_chunk
     exists = (chunks[:, None] < NUM_CHUNKS) & (within_chunk < CHUNK_SIZE)
-    input_gates += 2 * NUM_CHUNKS + units
-    gates += 2 * NUM_CHUNKS + units
-    candidate = tl.load(input_gates, exists, 0.0).to(tl.float32)
-    candidate = tanh(candidate + tl.load(gates, exists, 0.0).to(tl.float32))
-    input_gate = tl.load(input_gates + SIZE, exists, 0.0).to(tl.float32)
-    input_gate = tl.sigmoid(input_gate + tl.load(gates + SIZE, exists, 0.0).to(tl.float32))
-    forget_gate = tl.load(input_gates + 2 * SIZE, exists, 0.0).to(tl.float32)
-    forget_gate = tl.sigmoid(forget_gate + tl.load(gates + 2 * SIZE, exists, 0.0).to(tl.float32))
-    output_gate = tl.load(input_gates + 3 * SIZE, exists, 0.0).to(tl.float32)
-    output_gate = tl.sigmoid(output_gate + tl.load(gates + 3 * SIZE, exists, 0.0).to(tl.float32))
+    gate = tl.arange(0, 4)[:, None, None]
+    columns = gate * SIZE + units[None, :, :]
+    all_exist = (gate < 4) & exists[None, :, :]
+    logits = tl.load(input_gates + 2 * NUM_CHUNKS + columns, all_exist, 0.0).to(tl.float32)
+    logits += tl.load(gates + 2 * NUM_CHUNKS + columns, all_exist, 0.0).to(tl.float32)
+    activated = tl.where(gate == 0, tanh(logits), tl.sigmoid(logits))
+    tl.store(activations + columns, activated, mask=all_exist & saves)
+    candidate, input_gate, forget_gate, output_gate = split_gates(activated, gate)
 
     master_input_gate, master_forget_gate = (1 - input_cumulative)[:, None], master_forget_gate[:, None]
     overlap = master_input_gate * master_forget_gate
@@ -190,13 +172,7 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
     tl.store(carried_hidden + given + units, output, mask=exists)
     tl.store(hidden + units, output.to(hidden.dtype.element_ty), mask=exists)
     tl.store(outputs + units, output.to(SEQUENCE), mask=exists)
-
     tl.store(cells + units, previous, mask=exists & saves)
-    activations += units
-    tl.store(activations, candidate, mask=exists & saves)
-    tl.store(activations + SIZE, input_gate, mask=exists & saves)
-    tl.store(activations + 2 * SIZE, forget_gate, mask=exists & saves)
-    tl.store(activations + 3 * SIZE, output_gate, mask=exists & saves)
 
 
 @triton.jit(do_not_specialize=["offset", "batch_size", "gates_pitch", "hidden_pitch"])
@@ -244,11 +220,11 @@ def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pi
     passed_on = tl.where(real, 0.0, grad_cell)
     grad_hidden = tl.where(real, grad_hidden, 0.0)
 
-    activations += units
-    candidate = tl.load(activations, exists, 0.0)
-    input_gate = tl.load(activations + SIZE, exists, 0.0)
-    forget_gate = tl.load(activations + 2 * SIZE, exists, 0.0)
-    output_gate = tl.load(activations + 3 * SIZE, exists, 0.0)
+    gate = tl.arange(0, 4)[:, None, None]
+    columns = gate * SIZE + units[None, :, :]
+    all_exist = (gate < 4) & exists[None, :, :]
+    activated = tl.load(activations + columns, all_exist, 0.0)
+    candidate, input_gate, forget_gate, output_gate = split_gates(activated, gate)
     previous = tl.load(cells + units, exists, 0.0)
     cell = tl.load(cells + batch_size * SIZE + units, exists & (is_last == 0), 0.0)
     cell_tanh = tanh(cell + tl.load(last_cell + units, exists & is_last, 0.0))
@@ -261,21 +237,15 @@ def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pi
     grad_cell = tl.where(real, grad_cell + grad_hidden * output_gate * (1 - cell_tanh * cell_tanh), 0.0)
     passed_on += grad_cell * (forget_gate * overlap + (master_forget_gate - overlap))
     tl.store(carried_cell + given + units, passed_on, mask=exists)
-    grad_candidate = grad_cell * (input_gate * overlap + (master_input_gate - overlap)) * (1 - candidate * candidate)
-    grad_input = grad_cell * overlap * candidate * input_gate * (1 - input_gate)
-    grad_forget = grad_cell * overlap * previous * forget_gate * (1 - forget_gate)
-    grad_output = grad_hidden * cell_tanh * output_gate * (1 - output_gate)
-    grad_units = grad_gates + 2 * NUM_CHUNKS + units
-    tl.store(grad_units, grad_candidate.to(SEQUENCE), mask=exists)
-    tl.store(grad_units + SIZE, grad_input.to(SEQUENCE), mask=exists)
-    tl.store(grad_units + 2 * SIZE, grad_forget.to(SEQUENCE), mask=exists)
-    tl.store(grad_units + 3 * SIZE, grad_output.to(SEQUENCE), mask=exists)
+    grad_activated = stack_gates(
+        grad_cell * (input_gate * overlap + (master_input_gate - overlap)), grad_cell * overlap * candidate,
+        grad_cell * overlap * previous, grad_hidden * cell_tanh, gate,
+    )  # fmt: skip
+    slope = tl.where(gate == 0, 1 - activated * activated, activated * (1 - activated))
+    grad_units = grad_activated * slope
     PRODUCT: tl.constexpr = gates.dtype.element_ty
-    units_of_product = gates + 2 * NUM_CHUNKS + units
-    tl.store(units_of_product, grad_candidate.to(PRODUCT), mask=exists)
-    tl.store(units_of_product + SIZE, grad_input.to(PRODUCT), mask=exists)
-    tl.store(units_of_product + 2 * SIZE, grad_forget.to(PRODUCT), mask=exists)
-    tl.store(units_of_product + 3 * SIZE, grad_output.to(PRODUCT), mask=exists)
+    tl.store(grad_gates + 2 * NUM_CHUNKS + columns, grad_units.to(SEQUENCE), mask=all_exist)
+    tl.store(gates + 2 * NUM_CHUNKS + columns, grad_units.to(PRODUCT), mask=all_exist)
 
     # The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
     slack = candidate * (input_gate - 1) + previous * (forget_gate - 1)

@@ -8,11 +8,6 @@ from typing import NamedTuple
 
 import torch
 
-# Added to the attention's denominator, the sum of its gated terms.
-ATTENTION_EPSILON = 1e-8
-# Added to the standard deviation in layer normalisation.
-DEVIATION_EPSILON = 1e-6
-
 
 class Inputs(NamedTuple):
     """Inputs of the recurrence.

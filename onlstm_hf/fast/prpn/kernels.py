@@ -8,11 +8,14 @@ operands of products are in the product's dtype.
 import triton
 import triton.language as tl
 
-from ..recurrence.triton_math import tanh
-from .contract import ATTENTION_EPSILON, DEVIATION_EPSILON
+from ..recurrence.triton_math import split_gates, stack_gates, tanh
 
 # Units per block in the attention's loops over all units.
 ATTENTION_BLOCK = 256
+# Added to the attention's denominator, the sum of its gated terms.
+ATTENTION_EPSILON = tl.constexpr(1e-8)
+# Added to the standard deviation in layer normalisation.
+DEVIATION_EPSILON = tl.constexpr(1e-6)
 
 
 def attention_step(step: int, inputs, product, trace, operand) -> None:
@@ -28,8 +31,8 @@ def attention_step(step: int, inputs, product, trace, operand) -> None:
     block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
     _attention_kernel[(batch_size,)](
         inputs.input_keys, product, inputs.key_keep, inputs.gates, trace.tape, trace.keys, trace.exponentials,
-        trace.attentions, trace.summaries, operand, step, length, num_slots, size, inputs.key_keep is not None,
-        ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
+        trace.attentions, trace.summaries, operand, step, length, num_slots, size, triton.next_power_of_2(num_slots),
+        block, num_warps=4,
     )  # fmt: skip
 
 
@@ -48,7 +51,7 @@ def cell_step(step: int, inputs, product, trace, operand) -> None:
         inputs.input_gates, product, inputs.recurrent_bias, inputs.gates_gain, inputs.gates_bias, inputs.cell_gain,
         inputs.cell_bias, inputs.newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
         trace.normalized_cells, trace.tanh_cells, trace.gates_deviations, trace.cells_deviations, operand, step,
-        length, num_slots, size, inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
+        length, num_slots, size, block, num_warps=_warps(block),
     )  # fmt: skip
 
 
@@ -68,7 +71,7 @@ def cell_backward_step(step: int, inputs, product, trace, grad_tape, gradients, 
         trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
         trace.cells_deviations, grad_tape, gradients.scores, gradients.summaries, gradients.input_gates,
         gradients.recurrent, gradients.normalized_cells, product, operand, step, length, num_slots, size,
-        inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
+        block, num_warps=_warps(block),
     )  # fmt: skip
 
 
@@ -86,7 +89,7 @@ def attention_backward_step(step: int, inputs, product, trace, gradients, operan
     _attention_backward_kernel[(batch_size,)](
         product, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions, gradients.scores,
         gradients.gates, gradients.input_keys, gradients.summaries, operand, step, length, num_slots, size,
-        inputs.key_keep is not None, ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
+        triton.next_power_of_2(num_slots), block, num_warps=4,
     )  # fmt: skip
 
 
@@ -98,8 +101,7 @@ def _warps(block: int) -> int:
 @triton.jit(do_not_specialize=["step", "length"])
 def _attention_kernel(
     scaled_keys, product, key_keep, gates, tape, keys, exponentials, attentions, summaries, operand,
-    step, length, num_slots, size, HAS_MASK: tl.constexpr, ATTENTION_EPSILON: tl.constexpr,
-    SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    step, length, num_slots, size, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -112,7 +114,7 @@ def _attention_kernel(
         is_unit = unit < size
         key = tl.load(scaled_keys + at * size + unit, mask=is_unit, other=0)
         key += tl.load(product + row * size + unit, mask=is_unit, other=0).to(tl.float32)
-        if HAS_MASK:
+        if key_keep is not None:
             key *= tl.load(key_keep + at * size + unit, mask=is_unit, other=0)
         tl.store(keys + at * size + unit, key, mask=is_unit)
         both = is_slot[:, None] & is_unit[None, :]
@@ -137,32 +139,26 @@ def _attention_kernel(
 
 
 @triton.jit
-def _gate(GATE: tl.constexpr, gates):
-    """Returns one of the four gates `[H]` from `[4, H]`."""
-    return tl.sum(tl.where(tl.arange(0, 4)[:, None] == GATE, gates, 0), axis=0)
+def _rescaling(inverse, count):
+    """Returns the factor from division by the biased standard deviation to division by the unbiased one + epsilon."""
+    return 1 / (tl.sqrt(count / (count - 1.0)) + DEVIATION_EPSILON * inverse)
 
 
 @triton.jit
-def _rescaling(inverse, count, EPSILON: tl.constexpr):
-    """Returns the factor from division by the biased standard deviation to division by the unbiased one + EPSILON."""
-    return 1 / (tl.sqrt(count / (count - 1.0)) + EPSILON * inverse)
-
-
-@triton.jit
-def _normalize(values, exists, count, EPSILON: tl.constexpr):
+def _normalize(values, exists, count):
     """Returns the normalised values, and the inverse of their biased standard deviation.
 
     The inverse is finite even if all values are equal.
     """
     centred = tl.where(exists, values - tl.sum(values) / count, 0)
     inverse = 1 / tl.sqrt(tl.sum(centred * centred) / count + 1e-24)
-    return centred * (inverse * _rescaling(inverse, count, EPSILON)), inverse
+    return centred * (inverse * _rescaling(inverse, count)), inverse
 
 
 @triton.jit
-def _normalize_backward(gradient, normalized, inverse, count, EPSILON: tl.constexpr):
+def _normalize_backward(gradient, normalized, inverse, count):
     """Returns the gradient of a normalisation's input from that of its result."""
-    rescaling = _rescaling(inverse, count, EPSILON)
+    rescaling = _rescaling(inverse, count)
     own_part = tl.sum(gradient * normalized) / (rescaling * tl.sqrt(count * (count - 1.0)))
     return (gradient - tl.sum(gradient) / count - normalized * own_part) * (inverse * rescaling)
 
@@ -171,7 +167,7 @@ def _normalize_backward(gradient, normalized, inverse, count, EPSILON: tl.conste
 def _cell_kernel(
     input_gates, product, bias, gates_gain, gates_bias, cell_gain, cell_bias, newest_keep,
     tape, summaries, normalized_gates, activations, normalized_cells, tanh_cells, gates_deviations, cells_deviations,
-    operand, step, length, num_slots, size, HAS_MASK: tl.constexpr, EPSILON: tl.constexpr, BLOCK: tl.constexpr,
+    operand, step, length, num_slots, size, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -183,7 +179,7 @@ def _cell_kernel(
 
     gates = tl.load(product + row * 4 * size + columns, mask=exists, other=0).to(tl.float32)
     gates += tl.load(bias + columns, mask=exists, other=0)
-    normalized, inverse = _normalize(gates, exists, 4.0 * size, EPSILON)
+    normalized, inverse = _normalize(gates, exists, 4.0 * size)
     tl.store(gates_deviations + at, inverse)
     tl.store(normalized_gates + at * 4 * size + columns, normalized, mask=exists)
     gates = normalized * tl.load(gates_gain + columns, mask=exists, other=0)
@@ -191,20 +187,21 @@ def _cell_kernel(
     gates += tl.load(gates_bias + columns, mask=exists, other=0)
     gates = tl.where(gate == 2, tanh(gates), tl.sigmoid(gates))
     tl.store(activations + at * 4 * size + columns, gates, mask=exists)
+    input_gate, forget_gate, candidate, output_gate = split_gates(gates, gate)
 
     cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
-    cell = tl.where(is_unit, _gate(1, gates) * cell + _gate(0, gates) * _gate(2, gates), 0)
-    normalized, inverse = _normalize(cell, is_unit, 1.0 * size, EPSILON)
+    cell = tl.where(is_unit, forget_gate * cell + input_gate * candidate, 0)
+    normalized, inverse = _normalize(cell, is_unit, 1.0 * size)
     tl.store(cells_deviations + at, inverse)
     tl.store(normalized_cells + at * size + unit, normalized, mask=is_unit)
     tanh_cell = normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
     tanh_cell = tanh(tanh_cell + tl.load(cell_bias + unit, mask=is_unit, other=0))
     tl.store(tanh_cells + at * size + unit, tanh_cell, mask=is_unit)
-    hidden = _gate(3, gates) * tanh_cell
+    hidden = output_gate * tanh_cell
     memory = tape + (row * (num_slots + length) + num_slots + step) * 2 * size + unit
     tl.store(memory, hidden, mask=is_unit)
     tl.store(memory + size, cell, mask=is_unit)
-    if HAS_MASK:
+    if newest_keep is not None:
         # The mask of the next step; after the last step there is none.
         hidden *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & (step + 1 < length), other=0)
     tl.store(operand + row * size + unit, hidden.to(operand.dtype.element_ty), mask=is_unit)
@@ -214,8 +211,7 @@ def _cell_kernel(
 def _cell_backward_kernel(
     gates_gain, cell_gain, newest_keep, attentions, keys, summaries, normalized_gates, activations, normalized_cells,
     tanh_cells, gates_deviations, cells_deviations, grad_tape, grad_scores, grad_summaries, grad_activations,
-    grad_recurrent, grad_normalized_cells, product, operand, step, length, num_slots, size, HAS_MASK: tl.constexpr,
-    EPSILON: tl.constexpr, BLOCK: tl.constexpr,
+    grad_recurrent, grad_normalized_cells, product, operand, step, length, num_slots, size, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -227,7 +223,7 @@ def _cell_backward_kernel(
     grad_cell_of_memory = tl.load(memory + size, mask=is_unit, other=0)
     has_next = step + 1 < length
     newest = tl.load(product + row * size + unit, mask=is_unit & has_next, other=0).to(tl.float32)
-    if HAS_MASK:
+    if newest_keep is not None:
         newest *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & has_next, other=0)
     grad_hidden += newest
     # Later steps see this step's memory in slot S - 1, S - 2, ..., 0; slot 0 is the oldest.
@@ -248,27 +244,28 @@ def _cell_backward_kernel(
     columns = gate * size + unit[None, :]
     exists = (gate < 4) & is_unit[None, :]
     gates = tl.load(activations + at * 4 * size + columns, mask=exists, other=0)
+    input_gate, forget_gate, candidate, output_gate = split_gates(gates, gate)
     tanh_cell = tl.load(tanh_cells + at * size + unit, mask=is_unit, other=0)
-    grad_normalized = grad_hidden * _gate(3, gates) * (1 - tanh_cell * tanh_cell)
+    grad_normalized = grad_hidden * output_gate * (1 - tanh_cell * tanh_cell)
     tl.store(grad_normalized_cells + at * size + unit, grad_normalized, mask=is_unit)
     weighted = grad_normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
     normalized = tl.load(normalized_cells + at * size + unit, mask=is_unit, other=0)
     inverse = tl.load(cells_deviations + at)
-    grad_cell = _normalize_backward(weighted, normalized, inverse, 1.0 * size, EPSILON)
+    grad_cell = _normalize_backward(weighted, normalized, inverse, 1.0 * size)
     grad_cell = tl.where(is_unit, grad_cell_of_memory + grad_cell, 0)
-    tl.store(grad_summaries + at * 2 * size + size + unit, _gate(1, gates) * grad_cell, mask=is_unit)
+    tl.store(grad_summaries + at * 2 * size + size + unit, forget_gate * grad_cell, mask=is_unit)
 
     old_cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
-    grad_gates = tl.where(gate == 0, (grad_cell * _gate(2, gates))[None, :], (grad_cell * old_cell)[None, :])
-    grad_gates = tl.where(gate == 2, (grad_cell * _gate(0, gates))[None, :], grad_gates)
-    grad_gates = tl.where(gate == 3, (grad_hidden * tanh_cell)[None, :], grad_gates)
+    grad_gates = stack_gates(
+        grad_cell * candidate, grad_cell * old_cell, grad_cell * input_gate, grad_hidden * tanh_cell, gate
+    )
     grad_gates *= tl.where(gate == 2, 1 - gates * gates, gates * (1 - gates))
     tl.store(grad_activations + at * 4 * size + columns, grad_gates, mask=exists)
 
     weighted = grad_gates * tl.load(gates_gain + columns, mask=exists, other=0)
     normalized = tl.load(normalized_gates + at * 4 * size + columns, mask=exists, other=0)
     inverse = tl.load(gates_deviations + at)
-    grad_gates = _normalize_backward(weighted, normalized, inverse, 4.0 * size, EPSILON)
+    grad_gates = _normalize_backward(weighted, normalized, inverse, 4.0 * size)
     tl.store(grad_recurrent + at * 4 * size + columns, grad_gates, mask=exists)
     tl.store(operand + row * 4 * size + columns, grad_gates.to(operand.dtype.element_ty), mask=exists)
 
@@ -276,8 +273,7 @@ def _cell_backward_kernel(
 @triton.jit(do_not_specialize=["step", "length"])
 def _attention_backward_kernel(
     product, key_keep, gates, tape, exponentials, attentions, grad_scores, grad_gates, grad_keys, grad_summaries,
-    operand, step, length, num_slots, size, HAS_MASK: tl.constexpr, ATTENTION_EPSILON: tl.constexpr,
-    SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    operand, step, length, num_slots, size, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -314,7 +310,7 @@ def _attention_backward_kernel(
         both = is_slot[:, None] & is_unit[None, :]
         hidden = tl.load(window + slot[:, None] * 2 * size + unit[None, :], mask=both, other=0)
         grad_key = tl.sum(hidden * scores[:, None], axis=0)
-        if HAS_MASK:
+        if key_keep is not None:
             grad_key *= tl.load(key_keep + at * size + unit, mask=is_unit, other=0)
         tl.store(grad_keys + at * size + unit, grad_key, mask=is_unit)
         tl.store(operand + row * size + unit, grad_key.to(operand.dtype.element_ty), mask=is_unit)
