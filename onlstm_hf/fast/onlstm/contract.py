@@ -1,8 +1,8 @@
 """Arguments and results of the fast paths of the ordered-neurons recurrence (see `FastPath`).
 
 Shapes have `T` steps, `B` rows, `C` chunks of `K` units (`H = C * K`) and `G = 2 * C + 4 * H` gates. Sequences (input
-gates, outputs and their gradients) are bfloat16 or have the dtype of all other tensors, float32 or float64.
-`csrc/onlstm.cpp` has the same fields in the same order.
+gates, outputs and their gradients) are bfloat16 or float32, all other tensors float32. `csrc/onlstm.cpp` has the same
+fields in the same order.
 """
 
 from typing import NamedTuple

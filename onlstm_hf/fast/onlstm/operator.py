@@ -30,9 +30,8 @@ def ordered_neurons(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs one ordered-neurons layer over a sequence.
 
-    The cell state and all gates are computed in float32 (float64 for float64 input), whatever the dtype of the
-    weights. Under bfloat16 autocast the product with `recurrent_weight` is in bfloat16. The paths cannot be
-    differentiated twice.
+    The cell state and all gates are computed in float32, whatever the dtype of the weights. Under bfloat16 autocast
+    the product with `recurrent_weight` is in bfloat16. The paths cannot be differentiated twice.
 
     Args:
         input_gates, recurrent_weight, hidden, cell, mask: see `Inputs` in `contract.py`.
@@ -42,24 +41,22 @@ def ordered_neurons(
         recurrent_mask: `[G, H]` booleans, `False` where drop-connect drops an entry of the weight, or `None`.
 
     Returns:
-        The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in the precision of the computation, and the
-        means over chunks of the master input and the master forget gate, `[T, B, 2]`.
+        The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in float32, and the means over chunks of the
+        master input and the master forget gate, `[T, B, 2]`.
 
     Raises:
         ValueError: if the shapes are inconsistent.
     """
-    input_dtype, dtype = input_gates.dtype, torch.promote_types(input_gates.dtype, torch.float32)
-    if input_dtype != torch.bfloat16:
-        input_gates = input_gates.to(dtype)
-    recurrent_weight = recurrent_weight.to(dtype)
+    weight = recurrent_weight.float()
     if recurrent_mask is not None:
-        recurrent_weight = recurrent_weight * recurrent_mask
-    inputs = Inputs(input_gates, recurrent_weight, hidden.to(dtype), cell.to(dtype), mask)
+        weight = weight * recurrent_mask
+    gates = input_gates if input_gates.dtype == torch.bfloat16 else input_gates.float()
+    inputs = Inputs(gates, weight, hidden.float(), cell.float(), mask)
     _check_shapes(inputs)
     needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:4])
     options = Options(recurrent_scale, multiplies_in_bfloat16(input_gates.device.type), needs_gradient)
     outputs, last_cell, means, *_ = RECURRENCE.run(inputs, options, path)
-    return outputs.to(input_dtype), last_cell, means
+    return outputs.to(input_gates.dtype), last_cell, means
 
 
 def _check_shapes(inputs: Inputs) -> None:
@@ -79,9 +76,6 @@ class _OrderedNeurons(Recurrence):
     name = "ordered_neurons"
     Inputs, Options, Trace = Inputs, Options, Trace
 
-    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
-        return Trace.empty(inputs, options)
-
     def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
         input_gates, hidden, cell = Gradients.empty(trace, inputs)
         return Inputs(input_gates, torch.empty_like(inputs.recurrent_weight), hidden, cell, None)
@@ -91,8 +85,7 @@ class _OrderedNeurons(Recurrence):
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         previous = torch.cat([inputs.hidden.unsqueeze(0).to(trace.outputs.dtype), trace.outputs[:-1]])
-        weight, in_bfloat16 = inputs.recurrent_weight, options.product_in_bfloat16
-        grad_weight = weight_gradient(gradients.input_gates, previous, weight, in_bfloat16)
+        grad_weight = weight_gradient(gradients.input_gates, previous, options)
         if options.recurrent_scale != 1:
             grad_weight *= options.recurrent_scale
         return Inputs(gradients.input_gates, grad_weight, gradients.hidden, gradients.cell, None)

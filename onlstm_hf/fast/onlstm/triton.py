@@ -8,6 +8,7 @@ import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.gpu import HAS_TRITON, unsupported_reason
+from ..recurrence.operator import product_dtype
 from ..recurrence.step_graphs import KeptBuffers, StepGraphs, is_capturing
 from .contract import Gradients, Inputs, Options, Trace
 
@@ -61,8 +62,8 @@ KEPT = KeptBuffers()
 
 def _workspace(trace: Trace, inputs: Inputs, options: Options) -> tuple[_Workspace, StepGraphs, StepGraphs]:
     """Returns a workspace with the weight, and what runs its steps forward and backward."""
-    device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
-    sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
+    device = trace.outputs.device
+    sizes_and_dtypes = *trace.last_cell.shape, product_dtype(options), trace.outputs.dtype
 
     def make() -> tuple[_Workspace, StepGraphs, StepGraphs]:
         workspace = _Workspace(device, *sizes_and_dtypes)

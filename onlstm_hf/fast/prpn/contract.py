@@ -1,7 +1,7 @@
 """Arguments and results of the fast paths of the reading network's recurrence (see `FastPath`).
 
-Shapes have `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All tensors are float32, or all
-are float64. `csrc/prpn.cpp` has the same fields in the same order.
+Shapes have `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All tensors are float32.
+`csrc/prpn.cpp` has the same fields in the same order.
 """
 
 from typing import NamedTuple

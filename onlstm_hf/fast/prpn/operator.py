@@ -35,8 +35,8 @@ def read_sequence(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs one layer of the reading network over a sequence.
 
-    All steps are computed in float32 (float64 for float64 input), whatever the dtype of the weights; under bfloat16
-    autocast products with weights are in bfloat16. The paths cannot be differentiated twice.
+    All steps are computed in float32, whatever the dtype of the weights; under bfloat16 autocast products with weights
+    are in bfloat16. The paths cannot be differentiated twice.
 
     Args:
         input_gates, gates, newest_keep, key_keep: see `Inputs` in `contract.py`.
@@ -53,15 +53,14 @@ def read_sequence(
         its window, `[B, T, S]`, without gradient.
     """
     key, key_bias, recurrent, *vectors = weights
-    dtype = torch.promote_types(input_gates.dtype, torch.float32)
     # The input's part of the keys is computed for all steps at once.
     of_input, of_newest = key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
     input_keys = linear(key_inputs, of_input, key_bias)
     if summary_keep is not None:
         recurrent = recurrent * summary_keep
-    memories = torch.stack([hidden_memories.to(dtype), cell_memories.to(dtype)], dim=2)
+    memories = torch.stack([hidden_memories.float(), cell_memories.float()], dim=2)
     tensors = input_gates, input_keys, of_newest, recurrent, *vectors, gates, memories
-    inputs = Inputs(*(tensor.to(dtype) for tensor in tensors), newest_keep, key_keep)
+    inputs = Inputs(*(tensor.float() for tensor in tensors), newest_keep, key_keep)
     device_type = input_gates.device.type
     options = Options(multiplies_in_bfloat16(device_type), memories_need_gradient=inputs.memories.requires_grad)
     with torch.autocast(device_type, enabled=False):
@@ -74,9 +73,6 @@ class _MemoryReading(Recurrence):
 
     name = "read_sequence"
     Inputs, Options, Trace = Inputs, Options, Trace
-
-    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
-        return Trace.empty(inputs, options)
 
     def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
         gradients = Gradients.empty(trace, inputs)
@@ -92,13 +88,12 @@ class _MemoryReading(Recurrence):
         newest = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0]
         if inputs.newest_keep is not None:
             newest = newest * inputs.newest_keep
-        summaries, in_bfloat16 = trace.summaries[:, :, 0], options.product_in_bfloat16
         steps = (0, 1)
         return Inputs(
             input_gates=gradients.input_gates,
             input_keys=gradients.input_keys,
-            key=weight_gradient(gradients.input_keys, newest, inputs.key, in_bfloat16),
-            recurrent=weight_gradient(gradients.recurrent, summaries, inputs.recurrent, in_bfloat16),
+            key=weight_gradient(gradients.input_keys, newest, options),
+            recurrent=weight_gradient(gradients.recurrent, trace.summaries[:, :, 0], options),
             recurrent_bias=gradients.recurrent.sum(steps),
             gates_gain=(gradients.input_gates * trace.normalized_gates).sum(steps),
             gates_bias=gradients.input_gates.sum(steps),

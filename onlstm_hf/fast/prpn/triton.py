@@ -13,7 +13,7 @@ import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.gpu import HAS_TRITON, unsupported_reason
-from ..recurrence.operator import split_fields
+from ..recurrence.operator import product_dtype, split_fields
 from ..recurrence.step_graphs import KeptBuffers
 from .contract import Gradients, Inputs, Options, Trace
 
@@ -43,7 +43,7 @@ class Work(NamedTuple):
     @classmethod
     def zeros(cls, trace: Trace, options: Options) -> "Work":
         """Returns zeros."""
-        (batch_size, _, size), dtype = trace.keys.shape, _product_dtype(options)
+        (batch_size, _, size), dtype = trace.keys.shape, product_dtype(options)
         return cls(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
 
 
@@ -156,13 +156,9 @@ def _prepared(inputs: Inputs, options: Options) -> Inputs:
 
     The key's map is divided by `sqrt(H)` instead of the scores. The memories are dropped, as they are in the tape.
     """
-    dtype, key = _product_dtype(options), inputs.key / math.sqrt(len(inputs.key))
+    dtype, key = product_dtype(options), inputs.key / math.sqrt(len(inputs.key))
     prepared = inputs._replace(key=key.to(dtype), recurrent=inputs.recurrent.to(dtype), memories=None)
     return Inputs(*(tensor if tensor is None else tensor.contiguous() for tensor in prepared))
-
-
-def _product_dtype(options: Options) -> torch.dtype:
-    return torch.bfloat16 if options.product_in_bfloat16 else torch.float32
 
 
 PATH = FastPath(forward, backward, unsupported_reason)

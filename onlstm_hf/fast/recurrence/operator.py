@@ -28,8 +28,7 @@ _SCHEMA_TYPES = {
 class Recurrence:
     """Base class of the recurrences. Each has one instance, in the file of its public function.
 
-    Fields of `Inputs` of type `torch.Tensor` have gradients; optional ones, such as masks, have none. `Options` needs
-    the field `product_in_bfloat16`.
+    Fields of `Inputs` of type `torch.Tensor` have gradients; optional ones, such as masks, have none.
 
     Args:
         module: the name of the module that creates the instance, part of the operator's name. Operators are global, so
@@ -52,7 +51,7 @@ class Recurrence:
 
     def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
         """Returns an empty `Trace` with the right shapes, dtypes and devices."""
-        raise NotImplementedError
+        return self.Trace.empty(inputs, options)
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
         """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
@@ -160,13 +159,15 @@ def multiplies_in_bfloat16(device_type: str) -> bool:
     return torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
 
 
-def weight_gradient(
-    grad_outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, product_in_bfloat16: bool
-) -> torch.Tensor:
+def product_dtype(options: NamedTuple) -> torch.dtype:
+    """Returns the dtype of products with weights, by the field `product_in_bfloat16` of the options."""
+    return torch.bfloat16 if options.product_in_bfloat16 else torch.float32
+
+
+def weight_gradient(grad_outputs: torch.Tensor, inputs: torch.Tensor, options: NamedTuple) -> torch.Tensor:
     """Returns the gradient of a weight `[out, in]` from `[*, *, out]` and `[*, *, in]`: one product over all steps."""
-    dtype = torch.bfloat16 if product_in_bfloat16 else weight.dtype
-    grad_outputs, inputs = (tensor.flatten(0, 1).to(dtype) for tensor in (grad_outputs, inputs))
-    return matmul(grad_outputs.t(), inputs).to(weight.dtype)
+    grad_outputs, inputs = (tensor.flatten(0, 1).to(product_dtype(options)) for tensor in (grad_outputs, inputs))
+    return matmul(grad_outputs.t(), inputs).float()
 
 
 def split_fields(flat: Iterable, *kinds: type[NamedTuple]) -> list[NamedTuple]:
