@@ -98,7 +98,7 @@ def test_buffers_are_kept_by_size_up_to_a_limit_for_each_owner():
     for size in range(2 * MAX_KEPT):
         one.get(cpu, size, object)
         assert one.get(cpu, 3, object) is buffer  # the other buffers are evicted, since this one is used in between
-    assert len(one) == MAX_KEPT
+    assert len(one._kept) == MAX_KEPT
 
 
 @pytest.mark.gpu

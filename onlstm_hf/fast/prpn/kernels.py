@@ -1,10 +1,10 @@
-"""Triton kernels of the reading network's recurrence: each step except its two matrix products, forward and backward.
+"""Triton kernels of the reading network's recurrence, and the steps that launch them, forward and backward.
 
-Importing this module fails without Triton. `triton.py` runs the kernels. One program computes one row of the batch.
-Shapes have `B` rows, `T` steps, `S` memory slots and `H` units. All tensors are contiguous and in float32. Only the
-operands of products are in the product's dtype.
+Importing this module fails without Triton. One program computes one row of the batch. All tensors are those of
+`contract.py`, contiguous and in float32; only the weights and `Work` of products are in the product's dtype.
 """
 
+import torch
 import triton
 import triton.language as tl
 
@@ -18,84 +18,64 @@ ATTENTION_EPSILON = tl.constexpr(1e-8)
 DEVIATION_EPSILON = tl.constexpr(1e-6)
 
 
-def attention_step(step: int, inputs, product, trace, operand) -> None:
-    """Computes the attention of a step (counted from 0), after the product of the newest memory with the key's map.
+def forward_steps(inputs, trace, work) -> None:
+    """Fills the trace, whose tape starts with the memories.
 
     Args:
-        step, inputs, trace: see `contract.py`; the input's part of the keys is divided by `sqrt(H)`.
-        product: `[B, H]`, the newest memory's part, also divided.
-        operand: `[B, H]`, receives the summary of the hidden states for the product with the recurrent weight.
+        inputs: the `Inputs`; the input's part of the keys and the key's map are divided by `sqrt(H)`.
+        trace: the `Trace`.
+        work: the `Work`, whose `newest` is that of the first step.
     """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = product.shape[1]
-    block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
-    _attention_kernel[(batch_size,)](
-        inputs.input_keys, product, inputs.key_keep, inputs.gates, trace.tape, trace.keys, trace.exponentials,
-        trace.attentions, trace.summaries, operand, step, length, num_slots, size, triton.next_power_of_2(num_slots),
-        block, num_warps=4,
-    )  # fmt: skip
+    batch_size, length, num_slots, size, slots, row, block, num_warps = _sizes(inputs)
+    for step in range(length):
+        torch.mm(work.newest, inputs.key.t(), out=work.key)
+        _attention_kernel[(batch_size,)](
+            inputs.input_keys, work.key, inputs.key_keep, inputs.gates, trace.tape, trace.keys, trace.exponentials,
+            trace.attentions, trace.summaries, work.summary, step, length, num_slots, size, slots, block, num_warps=4,
+        )  # fmt: skip
+        torch.mm(work.summary, inputs.recurrent.t(), out=work.recurrent)
+        _cell_kernel[(batch_size,)](
+            inputs.input_gates, work.recurrent, inputs.recurrent_bias, inputs.gates_gain, inputs.gates_bias,
+            inputs.cell_gain, inputs.cell_bias, inputs.newest_keep, trace.tape, trace.summaries,
+            trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells,
+            trace.gates_deviations, trace.cells_deviations, work.newest, step, length, num_slots, size, row,
+            num_warps=num_warps,
+        )  # fmt: skip
 
 
-def cell_step(step: int, inputs, product, trace, operand) -> None:
-    """Computes the LSTM cell of a step, after the product of the summary with the recurrent weight.
+def backward_steps(inputs, trace, grad_trace, gradients, work) -> None:
+    """Fills the gradients, except that of the memories.
 
     Args:
-        step, inputs, trace: see `contract.py`.
-        product: `[B, 4 * H]`.
-        operand: `[B, H]`, receives the new hidden state, times its mask in the next step, for the next product.
+        inputs, trace: as after `forward_steps`.
+        grad_trace: the gradient of the `Trace`; only its tape is read.
+        gradients: the `Gradients`.
+        work: the `Work`; its `newest` ends as the gradient of the memory before the first step, from its key.
     """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = trace.keys.shape[2]
-    block = triton.next_power_of_2(size)
-    _cell_kernel[(batch_size,)](
-        inputs.input_gates, product, inputs.recurrent_bias, inputs.gates_gain, inputs.gates_bias, inputs.cell_gain,
-        inputs.cell_bias, inputs.newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
-        trace.normalized_cells, trace.tanh_cells, trace.gates_deviations, trace.cells_deviations, operand, step,
-        length, num_slots, size, block, num_warps=_warps(block),
-    )  # fmt: skip
+    batch_size, length, num_slots, size, slots, row, block, num_warps = _sizes(inputs)
+    for step in reversed(range(length)):
+        _cell_backward_kernel[(batch_size,)](
+            inputs.gates_gain, inputs.cell_gain, inputs.newest_keep, trace.attentions, trace.keys, trace.summaries,
+            trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells,
+            trace.gates_deviations, trace.cells_deviations, grad_trace.tape, gradients.scores, gradients.summaries,
+            gradients.input_gates, gradients.recurrent, gradients.normalized_cells, work.newest, work.recurrent, step,
+            length, num_slots, size, row, num_warps=num_warps,
+        )  # fmt: skip
+        torch.mm(work.recurrent, inputs.recurrent, out=work.summary)
+        _attention_backward_kernel[(batch_size,)](
+            work.summary, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions,
+            gradients.scores, gradients.gates, gradients.input_keys, gradients.summaries, work.key, step, length,
+            num_slots, size, slots, block, num_warps=4,
+        )  # fmt: skip
+        torch.mm(work.key, inputs.key, out=work.newest)
 
 
-def cell_backward_step(step: int, inputs, product, trace, grad_tape, gradients, operand) -> None:
-    """Computes the gradients from a step's memory through its cell to the product with the recurrent weight.
-
-    Args:
-        step, inputs, trace, grad_tape, gradients: see `contract.py`.
-        product: `[B, H]`, the gradient of this memory from the next step's key, before the mask.
-        operand: `[B, 4 * H]`, receives the gradient for the product with the recurrent weight.
-    """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = trace.keys.shape[2]
-    block = triton.next_power_of_2(size)
-    _cell_backward_kernel[(batch_size,)](
-        inputs.gates_gain, inputs.cell_gain, inputs.newest_keep, trace.attentions, trace.keys, trace.summaries,
-        trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
-        trace.cells_deviations, grad_tape, gradients.scores, gradients.summaries, gradients.input_gates,
-        gradients.recurrent, gradients.normalized_cells, product, operand, step, length, num_slots, size,
-        block, num_warps=_warps(block),
-    )  # fmt: skip
-
-
-def attention_backward_step(step: int, inputs, product, trace, gradients, operand) -> None:
-    """Computes the gradients of a step's attention, after the product with the recurrent weight.
-
-    Args:
-        step, inputs, trace, gradients: see `contract.py`.
-        product: `[B, H]`, the gradient of the summary of the hidden states.
-        operand: `[B, H]`, receives the gradient of the key for the product with the key's map.
-    """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = product.shape[1]
-    block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
-    _attention_backward_kernel[(batch_size,)](
-        product, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions, gradients.scores,
-        gradients.gates, gradients.input_keys, gradients.summaries, operand, step, length, num_slots, size,
-        triton.next_power_of_2(num_slots), block, num_warps=4,
-    )  # fmt: skip
-
-
-def _warps(block: int) -> int:
-    """Returns the number of warps of a program that holds a row of `block` units in its registers."""
-    return min(16, max(4, block // 128))
+def _sizes(inputs) -> tuple[int, ...]:
+    """Returns `B`, `T`, `S`, `H`, the powers of 2 that hold `S`, `H` and a block of units, and the number of warps."""
+    (batch_size, length, num_slots), size = inputs.gates.shape, len(inputs.key)
+    slots, row = triton.next_power_of_2(num_slots), triton.next_power_of_2(size)
+    num_warps = min(16, max(4, row // 128))  # of a program that holds a row of units in its registers
+    return batch_size, length, num_slots, size, slots, row, min(ATTENTION_BLOCK, row), num_warps
 
 
 @triton.jit(do_not_specialize=["step", "length"])

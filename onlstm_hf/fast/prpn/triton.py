@@ -18,7 +18,7 @@ from ..recurrence.step_graphs import KeptBuffers
 from .contract import Gradients, Inputs, Options, Trace
 
 if HAS_TRITON:
-    from .kernels import attention_backward_step, attention_step, cell_backward_step, cell_step
+    from .kernels import backward_steps, forward_steps
 
 Tensors = Sequence[torch.Tensor | None]
 # Sizes are recorded after this many uses, because a recording takes as long as many runs.
@@ -47,24 +47,12 @@ class Work(NamedTuple):
         return cls(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
 
 
-def _forward_steps(tensors: Tensors) -> None:
-    """Fills the trace, whose tape starts with the memories. The inputs come from `_prepared`."""
-    inputs, trace, work = split_fields(tensors, Inputs, Trace, Work)
-    for step in range(inputs.gates.shape[1]):
-        torch.mm(work.newest, inputs.key.t(), out=work.key)
-        attention_step(step, inputs, work.key, trace, work.summary)
-        torch.mm(work.summary, inputs.recurrent.t(), out=work.recurrent)
-        cell_step(step, inputs, work.recurrent, trace, work.newest)
+def _launch_forward(tensors: Tensors) -> None:
+    forward_steps(*split_fields(tensors, Inputs, Trace, Work))
 
 
-def _backward_steps(tensors: Tensors) -> None:
-    """Fills the gradients. `work.newest` ends as the gradient of the memory before the first step, from its key."""
-    inputs, trace, grad_trace, gradients, work = split_fields(tensors, Inputs, Trace, Trace, Gradients, Work)
-    for step in reversed(range(inputs.gates.shape[1])):
-        cell_backward_step(step, inputs, work.newest, trace, grad_trace.tape, gradients, work.recurrent)
-        torch.mm(work.recurrent, inputs.recurrent, out=work.summary)
-        attention_backward_step(step, inputs, work.summary, trace, gradients, work.key)
-        torch.mm(work.key, inputs.key, out=work.newest)
+def _launch_backward(tensors: Tensors) -> None:
+    backward_steps(*split_fields(tensors, Inputs, Trace, Trace, Gradients, Work))
 
 
 class _Recording:
@@ -121,7 +109,7 @@ def forward(inputs: Inputs, options: Options) -> Trace:
     work.newest.copy_(newest if keep is None else newest * keep[:, 0])
     prepared = _prepared(inputs, options)
     prepared = prepared._replace(input_keys=prepared.input_keys / math.sqrt(len(inputs.key)))
-    _run(_forward_steps, read=prepared, changed=[*trace, *work])
+    _run(_launch_forward, read=prepared, changed=[*trace, *work])
     return trace
 
 
@@ -130,7 +118,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     gradients, work = Gradients.empty(trace, inputs), Work.zeros(trace, options)
     grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape.contiguous()
     read = [*_prepared(inputs, options), *trace, *grad_trace._replace(tape=grad_tape)]
-    _run(_backward_steps, read, changed=[*gradients._replace(memories=None), *work])
+    _run(_launch_backward, read, changed=[*gradients._replace(memories=None), *work])
     gradients.input_keys.div_(math.sqrt(len(inputs.key)))
     if options.memories_need_gradient:
         _add_gradient_of_memories(gradients, trace)

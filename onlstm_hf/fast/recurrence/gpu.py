@@ -4,15 +4,11 @@ import os
 import shutil
 
 import torch
+from torch.utils._triton import has_triton_package
 
 from .fast_path import unsupported_input
 
-try:
-    import triton
-except ImportError:
-    triton = None
-
-HAS_TRITON = triton is not None
+HAS_TRITON = has_triton_package()
 # The compute capability of the oldest GPUs that Triton compiles for.
 MIN_CAPABILITY = (7, 5)
 

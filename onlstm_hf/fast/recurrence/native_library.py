@@ -36,23 +36,17 @@ class NativeOperator:
         """Returns the library for one of `INSTRUCTION_SETS`, or `None` if there is none that runs on this CPU."""
         return _find_library(self.name, self.interface, instruction_set)
 
+    @torch.compiler.assume_constant_result
     def instruction_set(self) -> str | None:
         """Returns the most capable instruction set with a library for this CPU, or `None` without any."""
         return next((name for name in INSTRUCTION_SETS if self.library(name) is not None), None)
-
-    @torch.compiler.assume_constant_result
-    def is_installed(self) -> bool:
-        """Returns whether there is a library for this CPU."""
-        return self.instruction_set() is not None
 
     def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
         """Returns why the operator cannot run on a layer's input, or `None` if it can."""
         if reason := unsupported_input(sequence, "cpu"):
             return reason
-        if not self.is_installed():
-            return (
-                "its compiled operator is not installed (installing the package builds it if there is a C++ compiler)"
-            )
+        if self.instruction_set() is None:
+            return "its compiled operator is not installed (installing builds it if there is a C++ compiler)"
         return None
 
     def path(

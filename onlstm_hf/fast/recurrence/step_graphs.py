@@ -38,9 +38,6 @@ class KeptBuffers:
         self._kept: OrderedDict[Hashable, object] = OrderedDict()
         self._resources: dict[torch.cuda.Stream, tuple] = {}
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def get(self, device: torch.device, sizes: Hashable, make: Callable[[], Kept]) -> Kept:
         """Returns the buffers for sequences of these sizes on the current stream; frees the least recently used ones.
 
