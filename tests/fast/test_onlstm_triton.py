@@ -36,15 +36,16 @@ RECORDING_FAILS = """
 import sys, warnings
 sys.path.insert(0, "..")
 import torch
+from onlstm_hf.fast.onlstm.kernels import Workspace
 from test_onlstm_triton import check, make_problem, module
 
-run_steps = module._Workspace.forward_steps
+run_steps = Workspace.forward_steps
 
 def synchronising_steps(workspace, num_steps):
     run_steps(workspace, num_steps)
     workspace.table[0].item()
 
-module._Workspace.forward_steps = synchronising_steps
+Workspace.forward_steps = synchronising_steps
 stream = torch.cuda.current_stream()
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

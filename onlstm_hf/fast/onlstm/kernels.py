@@ -1,10 +1,8 @@
-"""Triton kernels of the ordered-neurons recurrence: each step except its matrix product, forward and backward.
+"""Triton kernels of the ordered-neurons recurrence, and the steps that launch them, forward and backward.
 
-Importing this module fails without Triton. `triton.py` runs the kernels.
-
-A step finds its sequence's tensors through a table of int64 values on the device: the first time step of a series of
-launches, then the address of each tensor or 0. So recorded launches work for any tensors. `forward_step` and
-`backward_step` list their tables. Sequences are float32 or bfloat16, everything else is float32.
+Importing this module fails without Triton. A step finds its sequence's tensors through a table of int64 values on the
+device: the first time step of a series of launches, then the address of each tensor or 0. So recorded launches work
+for any tensors. Sequences are float32 or bfloat16, everything else is float32.
 """
 
 import torch
@@ -13,58 +11,79 @@ import triton.language as tl
 
 from ..recurrence.triton_math import split_gates, stack_gates, tanh
 
+# Rows are padded to a multiple of this many entries, as tensor cores are fastest if rows are aligned to 16 bytes.
+PITCH = 16
 TABLE_SIZE = 10
 
 
-def write_table(table: torch.Tensor, step: int, tensors: list[torch.Tensor | int | None]) -> None:
-    """Fills a table with a time step and the addresses of contiguous tensors (0 if empty), or numbers as they are.
+class Workspace:
+    """The buffers that the steps of one recurrence share, and the launches of its steps.
 
-    The values are arguments of the launch, so no host memory must outlive it and nothing waits for a copy.
+    Attributes:
+        table: the int64 values through which the steps find the tensors of a sequence.
+        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; the caller sets it.
+        hidden: `[B, H]`: in the forward pass the product's input (the hidden state), in the backward pass its result.
+        gates: `[B, G]`: in the forward pass the product's result, in the backward pass its input (the gradient).
+        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state, or the gradients of the cell state and, at
+            padding, of the hidden state. A step reads one half and writes the other, because a program's threads may
+            still read what others have already written.
+
+    Weight, hidden and gates are padded with columns (the weight also with rows) of zeros.
     """
-    values = [step] + [entry.data_ptr() if isinstance(entry, torch.Tensor) else entry or 0 for entry in tensors]
-    _write_table_kernel[(1,)](table, *values, *[0] * (TABLE_SIZE - len(values)))
 
+    def __init__(self, device, batch_size, num_chunks, chunk_size, product_dtype, sequence_dtype):
+        size = num_chunks * chunk_size
+        padded_size, padded_gates = (-(-n // PITCH) * PITCH for n in (size, 2 * num_chunks + 4 * size))
+        self.weight, self.hidden, self.gates = (
+            torch.zeros(shape, dtype=product_dtype, device=device)
+            for shape in ((padded_gates, padded_size), (batch_size, padded_size), (batch_size, padded_gates))
+        )
+        self.table = torch.zeros(TABLE_SIZE, dtype=torch.int64, device=device)
+        self.carried = torch.zeros(2, 2, batch_size, size, dtype=torch.float32, device=device)
+        self._sizes = batch_size, padded_gates, padded_size, num_chunks, chunk_size
+        self._sequence_dtype = tl.bfloat16 if sequence_dtype == torch.bfloat16 else tl.float32
+        self._chunks, self._units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(chunk_size)
 
-def forward_step(table, gates, hidden, carried, offset: int, num_chunks: int, sequence_in_bfloat16: bool) -> None:
-    """Computes the step `table[0] + offset` after its product with the previous hidden state.
+    def write_table(self, step: int, tensors: list[torch.Tensor | int | None]) -> None:
+        """Sets the table to a time step and the addresses of contiguous tensors (0 if empty), or numbers as they are.
 
-    Args:
-        table: step, then input gates `[T, B, G]`, outputs `[T, B, H]`, means over chunks of the master gates
-            `[T, B, 2]`; if saved for the backward pass, cell states before each step `[T, B, H]`, softmaxes of the
-            master gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
-        gates: `[B, >= G]`, the product.
-        hidden: `[B, >= H]`, receives the hidden state for the next product, in the product's dtype.
-        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state. A step reads its own half and writes the
-            other, because a program's threads may still read what others have already written.
-    """
-    batch_size, size = carried.shape[2:]
-    row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
-    chunks = min(row, max(1, 256 // units))
-    _forward_kernel[(batch_size, triton.cdiv(num_chunks, chunks))](
-        table, gates, hidden, carried, offset, batch_size, gates.stride(0), hidden.stride(0), num_chunks,
-        size // num_chunks, tl.bfloat16 if sequence_in_bfloat16 else tl.float32, row, chunks, units, num_warps=4,
-    )  # fmt: skip
+        The values are arguments of the launch, so no host memory must outlive it and nothing waits for a copy.
+        """
+        values = [step] + [entry.data_ptr() if isinstance(entry, torch.Tensor) else entry or 0 for entry in tensors]
+        _write_table_kernel[(1,)](self.table, *values, *[0] * (TABLE_SIZE - len(values)))
 
+    def forward_steps(self, num_steps: int) -> None:
+        """Launches the next steps.
 
-def backward_step(table, gates, hidden, carried, offset: int, num_chunks: int, sequence_in_bfloat16: bool) -> None:
-    """Computes the gradients of the gates of the step `table[0] - offset` before their product with the weight.
+        The table has the step, then input gates `[T, B, G]`, outputs `[T, B, H]`, means over chunks of the master
+        gates `[T, B, 2]`; if saved for the backward pass, cell states before each step `[T, B, H]`, softmaxes of the
+        master gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
+        """
+        batch_size, _, _, num_chunks, _ = self._sizes
+        chunks = min(self._chunks, max(1, 256 // self._units))
+        for offset in range(num_steps):
+            torch.mm(self.hidden, self.weight.t(), out=self.gates)
+            _forward_kernel[(batch_size, triton.cdiv(num_chunks, chunks))](
+                self.table, self.gates, self.hidden, self.carried, offset, *self._sizes, self._sequence_dtype,
+                self._chunks, chunks, self._units, num_warps=4,
+            )  # fmt: skip
+        self.table[:1].add_(num_steps)
 
-    Args:
-        table: step, then the gradients (or none) of outputs `[T, B, H]` and of the master gates' means `[T, B, 2]`;
-            what the forward pass saved: cell states, softmaxes and activated gates; the cell state after the last step
-            `[B, H]`, the number `T`; the mask, or none; and the output, the gradient of the input gates `[T, B, G]`.
-        gates: `[B, >= G]`, receives that gradient for the product, in the product's dtype.
-        hidden: `[B, >= H]`, the gradient of this step's hidden state from the next step's product.
-        carried: as in `forward_step`, the gradients of the cell state and, at padding, of the hidden state. A step
-            reads the other half and writes its own.
-    """
-    batch_size, size = carried.shape[2:]
-    chunks, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
-    _backward_kernel[(batch_size,)](
-        table, gates, hidden, carried, offset, batch_size, gates.stride(0), hidden.stride(0), num_chunks,
-        size // num_chunks, tl.bfloat16 if sequence_in_bfloat16 else tl.float32, chunks, units,
-        num_warps=min(16, max(4, chunks * units // 256)),
-    )  # fmt: skip
+    def backward_steps(self, num_steps: int) -> None:
+        """Launches the next steps backward in time.
+
+        The table has the step, then the gradients (or none) of outputs `[T, B, H]` and of the master gates' means
+        `[T, B, 2]`; what the forward pass saved: cell states, softmaxes and activated gates; the cell state after the
+        last step `[B, H]`, the number `T`; the mask, or none; and the gradient of the input gates `[T, B, G]`.
+        """
+        num_warps = min(16, max(4, self._chunks * self._units // 256))
+        for offset in range(num_steps):
+            _backward_kernel[(self._sizes[0],)](
+                self.table, self.gates, self.hidden, self.carried, offset, *self._sizes, self._sequence_dtype,
+                self._chunks, self._units, num_warps=num_warps,
+            )  # fmt: skip
+            torch.mm(self.gates, self.weight, out=self.hidden)
+        self.table[:1].sub_(num_steps)
 
 
 @triton.jit(do_not_specialize=["v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"])

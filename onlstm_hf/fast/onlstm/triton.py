@@ -13,60 +13,18 @@ from ..recurrence.step_graphs import KeptBuffers, StepGraphs, is_capturing
 from .contract import Gradients, Inputs, Options, Trace
 
 if HAS_TRITON:
-    from .kernels import TABLE_SIZE, backward_step, forward_step, write_table
-
-# Rows are padded to a multiple of this many entries, as tensor cores are fastest if rows are aligned to 16 bytes.
-PITCH = 16
-
-
-class _Workspace:
-    """The buffers that the steps of one recurrence share, and the launches of its steps.
-
-    Attributes:
-        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; the caller sets it.
-        hidden: `[B, H]`: in the forward pass the product's input (the hidden state), in the backward pass its result.
-        gates: `[B, G]`: in the forward pass the product's result, in the backward pass its input (the gradient).
-        table, carried: other inputs and outputs of a step (see `forward_step` and `backward_step`).
-
-    The first three are padded with columns (the weight also with rows) of zeros.
-    """
-
-    def __init__(self, device, batch_size, num_chunks, chunk_size, product_dtype, sequence_dtype):
-        size = num_chunks * chunk_size
-        padded_size, padded_gates = (-(-n // PITCH) * PITCH for n in (size, 2 * num_chunks + 4 * size))
-        self.weight, self.hidden, self.gates = (
-            torch.zeros(shape, dtype=product_dtype, device=device)
-            for shape in ((padded_gates, padded_size), (batch_size, padded_size), (batch_size, padded_gates))
-        )
-        self.table = torch.zeros(TABLE_SIZE, dtype=torch.int64, device=device)
-        self.carried = torch.zeros(2, 2, batch_size, size, dtype=torch.float32, device=device)
-        self._options = num_chunks, sequence_dtype == torch.bfloat16
-
-    def forward_steps(self, num_steps: int) -> None:
-        """Launches the next steps."""
-        for offset in range(num_steps):
-            torch.mm(self.hidden, self.weight.t(), out=self.gates)
-            forward_step(self.table, self.gates, self.hidden, self.carried, offset, *self._options)
-        self.table[:1].add_(num_steps)
-
-    def backward_steps(self, num_steps: int) -> None:
-        """Launches the next steps backwards in time."""
-        for offset in range(num_steps):
-            backward_step(self.table, self.gates, self.hidden, self.carried, offset, *self._options)
-            torch.mm(self.gates, self.weight, out=self.hidden)
-        self.table[:1].sub_(num_steps)
-
+    from .kernels import Workspace
 
 KEPT = KeptBuffers()
 
 
-def _workspace(trace: Trace, inputs: Inputs, options: Options) -> tuple[_Workspace, StepGraphs, StepGraphs]:
+def _workspace(trace: Trace, inputs: Inputs, options: Options) -> tuple["Workspace", StepGraphs, StepGraphs]:
     """Returns a workspace with the weight, and what runs its steps forward and backward."""
     device = trace.outputs.device
     sizes_and_dtypes = *trace.last_cell.shape, product_dtype(options), trace.outputs.dtype
 
-    def make() -> tuple[_Workspace, StepGraphs, StepGraphs]:
-        workspace = _Workspace(device, *sizes_and_dtypes)
+    def make() -> tuple["Workspace", StepGraphs, StepGraphs]:
+        workspace = Workspace(device, *sizes_and_dtypes)
         runs = workspace.forward_steps, workspace.backward_steps
         return workspace, *(StepGraphs(run_steps, device, KEPT) for run_steps in runs)
 
@@ -90,7 +48,7 @@ def forward(inputs: Inputs, options: Options) -> Trace:
         workspace.carried[0, 0].copy_(inputs.cell.reshape(batch_size, size))
         workspace.carried[1, 0].copy_(inputs.hidden)
         written = trace.outputs, trace.distances, trace.cells, trace.softmaxes, trace.activations
-        write_table(workspace.table, 0, [input_gates, *written, mask])
+        workspace.write_table(0, [input_gates, *written, mask])
         steps.run(length)
         trace.last_cell.copy_(workspace.carried[0, length % 2].view(trace.last_cell.shape))
     return trace
@@ -109,7 +67,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         workspace.carried.zero_()
         if grad_trace.last_cell is not None:
             workspace.carried[0, length % 2].copy_(grad_trace.last_cell.reshape(batch_size, size))
-        write_table(workspace.table, length - 1, [*read, length, mask, gradients.input_gates])
+        workspace.write_table(length - 1, [*read, length, mask, gradients.input_gates])
         steps.run(length)
         grad_cell, carried_hidden = workspace.carried[:, 0]
         torch.add(workspace.hidden[:, :size], carried_hidden, out=gradients.hidden)
