@@ -86,12 +86,6 @@ def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_
         compile_kernel(kernel, constants | {"CHUNKS": chunks}, types, capability)
 
 
-def test_the_error_says_why_it_cannot_run():
-    assert "on a GPU, not on cpu" in module.unsupported_reason(torch.zeros(1))
-    with pytest.raises(ValueError, match="triton implementation cannot run here: it needs tensors on a GPU"):
-        ordered_neurons(*make_problem(1, 1, 1, 1, torch.float32), "triton")
-
-
 on_gpu = partial(on_device, device="cuda")
 check = partial(onlstm_problems.check, device="cuda")
 

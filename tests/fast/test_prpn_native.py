@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS, MIN_LENGTH
+from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.reading_problems import arguments, converted, leaves
 from tests.helpers.recurrences import read_sequence
@@ -104,29 +104,3 @@ def test_memories_without_gradient_do_not_change_other_gradients():
     outputs = read_sequence(*fixed, *keep, implementation="native")
     actual = [*outputs, *torch.autograd.grad(outputs[:2], leaves(tensors)[:-2], upstream)]
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
-
-
-@built
-@pytest.mark.parametrize("length", [MIN_LENGTH - 1, MIN_LENGTH])
-def test_auto_takes_this_path_from_a_few_steps(length, monkeypatch):
-    lengths = []
-
-    def call(function, sizes, *arguments):
-        lengths.append(sizes.length)
-        return called(function, sizes, *arguments)
-
-    called = OPERATOR.call
-    monkeypatch.setattr(OPERATOR, "call", call)
-    tensors, _ = arguments(2, length, 3, 4, dtype=torch.float32)
-    read_sequence(*tensors)
-    assert lengths == ([length] if length >= MIN_LENGTH else [])
-
-
-def test_unsupported_inputs_are_refused_with_the_reason(monkeypatch):
-    tensors, _ = arguments(2, 3, 2, 4)
-    with pytest.raises(ValueError, match="native implementation cannot run here: it computes in float32"):
-        read_sequence(*tensors, implementation="native")
-    monkeypatch.setattr(OPERATOR, "instruction_set", lambda: None)
-    with pytest.raises(ValueError, match="its compiled operator is not installed"):
-        read_sequence(*converted(tensors, "cpu"), implementation="native")
-    assert read_sequence(*converted(tensors, "cpu")).hidden_tape.isfinite().all()

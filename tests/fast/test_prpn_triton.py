@@ -6,8 +6,7 @@ import torch
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
 from onlstm_hf.fast.prpn import triton as module
 from tests.helpers.fast_paths import compile_kernel, run_in_the_interpreter
-from tests.helpers.reading_problems import arguments, check
-from tests.helpers.recurrences import read_sequence
+from tests.helpers.reading_problems import check
 from tests.helpers.requirements import library
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -46,13 +45,6 @@ def test_the_kernels_compile_without_a_gpu(capability, dtype, num_slots, size, h
     }.items():
         types = dict.fromkeys(kernel.arg_names, "*fp32") | others
         compile_kernel(kernel, constants | {"BLOCK": block}, types, capability)
-
-
-def test_the_error_says_why_it_cannot_run():
-    assert "on a GPU, not on cpu" in module.unsupported_reason(torch.zeros(1))
-    tensors, keep = arguments(1, 1, 1, 2)
-    with pytest.raises(ValueError, match="triton implementation cannot run here: it needs tensors on a GPU"):
-        read_sequence(*tensors, *keep, implementation="triton")
 
 
 class TestOnGPU:
