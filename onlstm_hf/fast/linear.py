@@ -42,11 +42,7 @@ def linear(
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` that calls `linear`.
-
-    Attributes:
-        implementation: `"reference"` for PyTorch's own function.
-    """
+    """`nn.Linear` that calls `linear` with its attribute `implementation`."""
 
     implementations = ("auto", "reference")
     implementation = "auto"

@@ -78,10 +78,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients of the inputs that the backward pass through the steps computes.
-
-    The weight's gradient is one product afterwards.
-    """
+    """Gradients of inputs from the backward pass through the steps; that of the weight is one product afterwards."""
 
     input_gates: torch.Tensor
     hidden: torch.Tensor

@@ -58,8 +58,7 @@ def _launch_backward(tensors: Tensors) -> None:
 class _Recording:
     """The steps of sequences of one size in one direction: first launched, later replayed on fixed buffers.
 
-    Args:
-        launch: `launch(tensors)` launches the steps on tensors of these sizes, without allocating memory.
+    `launch(tensors)` launches them on tensors of these sizes, without allocating memory.
     """
 
     def __init__(self, launch: Callable[[Tensors], None]):

@@ -43,11 +43,10 @@ class NativeOperator:
 
     def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
         """Returns why the operator cannot run on a layer's input, or `None` if it can."""
-        if reason := unsupported_input(sequence, "cpu"):
-            return reason
-        if self.instruction_set() is None:
+        reason = unsupported_input(sequence, "cpu")
+        if reason is None and self.instruction_set() is None:
             return "its compiled operator is not installed (installing builds it if there is a C++ compiler)"
-        return None
+        return reason
 
     def path(
         self, trace_class: type[NamedTuple], gradients_class: type[NamedTuple], sizes: Callable, time_dim: int
@@ -79,15 +78,9 @@ class NativeOperator:
         return FastPath(forward, backward, self.unsupported_reason, is_worthwhile)
 
     def call(self, function: str, sizes: ctypes.Structure, tensors: Sequence[torch.Tensor | None]) -> None:
-        """Calls a function of the library with the sizes and the addresses of the tensors.
+        """Calls a function (named without the operator's prefix) with the sizes and the addresses of the tensors.
 
-        Args:
-            function: its name without the operator's prefix.
-            sizes: the structure of sizes.
-            tensors: those that the function only reads may be strided, and are then copied.
-
-        Raises:
-            MemoryError: if memory runs out.
+        Strided tensors are copied, so the function must only read them. Raises a `MemoryError` if memory runs out.
         """
         # Keeps the copies alive until the function returns, as it only has their addresses.
         tensors = [tensor if tensor is None else tensor.contiguous() for tensor in tensors]

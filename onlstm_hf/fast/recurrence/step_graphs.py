@@ -78,13 +78,10 @@ class KeptBuffers:
 
 
 class StepGraphs:
-    """Runs the steps of a recurrence on the current stream, in blocks as CUDA graphs.
+    """Runs the steps of a recurrence on the current stream: on CUDA devices in blocks, as graphs that `kept` records.
 
-    Args:
-        run_steps: `run_steps(n)` launches the next `n` steps, and then advances the position on the device by `n`. It
-            must always launch the same kernels with the same arguments, without allocating memory or synchronising.
-        device: where the steps run; devices other than CUDA run them directly.
-        kept: records the graphs.
+    `run_steps(n)` launches the next `n` steps, and then advances the position on the device by `n`. It must always
+    launch the same kernels with the same arguments, without allocating memory or synchronising.
     """
 
     def __init__(self, run_steps: Callable[[int], None], device: torch.device, kept: KeptBuffers):
