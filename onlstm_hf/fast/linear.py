@@ -4,28 +4,24 @@ In float32 on a CPU that is oneDNN, which TorchInductor uses, too. `torch.matmul
 thirds of oneDNN's speed on some CPUs (AMD's). Everywhere else, and in compiled code, PyTorch chooses.
 """
 
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
-# oneDNN needs a row-major left matrix. A transposed one is copied if all dimensions have at least this size ...
+# oneDNN needs a row-major left matrix. A transposed one is copied if all dimensions have at least this size.
 _MIN_SIZE_TO_COPY = 512
-# ... in blocks of this many rows, so that the copies are small compared to the product.
-_ROWS_PER_COPY = 512
-
-
-# For each number of threads, whether oneDNN's products are correct. They are incomplete if the system grants fewer
-# threads, for example because of OMP_THREAD_LIMIT.
-_PRODUCTS_ARE_RIGHT: dict[int, bool] = {}
 
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Returns `left @ right` of two matrices, `[M, K]` and `[K, N]` to `[M, N]`."""
-    if not uses_onednn(left, right):
+    is_fast = left.is_contiguous() or min(*left.shape, right.shape[1]) >= _MIN_SIZE_TO_COPY
+    if not is_fast or _is_differentiated(left, right) or not uses_onednn(left, right):
         return left @ right
-    return _Product.apply(left, right) if _is_differentiated(left, right) else _product(left, right)
+    return _linear(left, right.t())
 
 
 def linear(
@@ -46,11 +42,7 @@ def linear(
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` that calls `linear`.
-
-    Attributes:
-        implementation: `"reference"` for PyTorch's own function.
-    """
+    """`nn.Linear` that calls `linear` with its attribute `implementation`."""
 
     implementations = ("auto", "reference")
     implementation = "auto"
@@ -77,33 +69,19 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
     )
 
 
+@functools.cache
 def _products_are_right(num_threads: int) -> bool:
-    """Returns whether oneDNN's products are correct with PyTorch's current number of threads."""
-    if num_threads not in _PRODUCTS_ARE_RIGHT:
-        with _disable_current_modes(), torch.inference_mode():
-            left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
-            product = _ONEDNN(left, right, None, "none", [], "")
-            _PRODUCTS_ARE_RIGHT[num_threads] = torch.allclose(product, left @ right.T, rtol=1e-3)
-    return _PRODUCTS_ARE_RIGHT[num_threads]
+    """Returns whether oneDNN's products are correct with PyTorch's current number of threads.
+
+    They are incomplete if the system grants fewer threads, for example because of OMP_THREAD_LIMIT.
+    """
+    with _disable_current_modes(), torch.inference_mode():
+        left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
+        return torch.allclose(_linear(left, right), left @ right.T, rtol=1e-3)
 
 
 def _is_differentiated(*tensors: torch.Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(left, right)
-        return _product(left, right)
-
-    @staticmethod
-    def backward(ctx, grad_output: torch.Tensor):
-        left, right = ctx.saved_tensors
-        return (
-            matmul(grad_output, right.t()) if ctx.needs_input_grad[0] else None,
-            matmul(left.t(), grad_output) if ctx.needs_input_grad[1] else None,
-        )
 
 
 class _Linear(torch.autograd.Function):
@@ -116,7 +94,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx, grad_outputs: torch.Tensor):
         rows, weight = ctx.saved_tensors
         return (
-            linear(grad_outputs, weight.t()) if ctx.needs_input_grad[0] else None,
+            matmul(grad_outputs, weight) if ctx.needs_input_grad[0] else None,
             matmul(grad_outputs.t(), rows) if ctx.needs_input_grad[1] else None,
             grad_outputs.sum(0) if ctx.needs_input_grad[2] else None,
         )
@@ -127,15 +105,3 @@ def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
     if not (weight.is_contiguous() or weight.t().is_contiguous()):
         weight = weight.contiguous()
     return _ONEDNN(inputs.contiguous(), weight, bias, "none", [], "")
-
-
-def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    if left.is_contiguous():
-        return _linear(left, right.t())
-    # The gradient of a weight has a transposed left matrix.
-    if min(*left.shape, right.shape[1]) < _MIN_SIZE_TO_COPY:
-        return left @ right
-    product = left.new_empty(left.shape[0], right.shape[1])
-    for part, rows in zip(product.split(_ROWS_PER_COPY), left.split(_ROWS_PER_COPY), strict=True):
-        part.copy_(_linear(rows, right.t()))
-    return product

@@ -85,8 +85,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
         num_bytes = _BYTES_PER_PRODUCT if hidden_states.device.type == "cpu" else _BYTES_PER_PRODUCT_ON_GPU
         logits_per_block = max(num_bytes // hidden_states.element_size(), grad_weight.numel() // 2)
+        num_blocks = max(1, -(-len(hidden_states) // max(1, logits_per_block // (num_components * len(weight)))))
+        block_size = -(-len(hidden_states) // num_blocks)
         minus_one = total.new_full((), -1.0)
-        for rows in _row_blocks(len(hidden_states), num_components * len(weight), logits_per_block):
+        for block in range(num_blocks):  # not over rows, as compiled code is specialised to the arguments of `range`
+            rows = slice(block * block_size, (block + 1) * block_size)
             inputs = hidden_states[rows].flatten(0, 1)
             log_probabilities = linear(inputs, product_weight, product_bias).log_softmax(-1, dtype=dtype)
             log_probabilities = log_probabilities.unflatten(0, (-1, num_components))
@@ -127,11 +130,3 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             grad_weight, grad_bias = grad_weight * grad_output, grad_bias * grad_output
         grad_weight, grad_bias = grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype)
         return grad_hidden, grad_priors, grad_weight, grad_bias, None, None, None
-
-
-def _row_blocks(num_rows: int, row_size: int, entries_per_block: int) -> list[slice]:
-    """Returns equal blocks of at least one row, with at most `entries_per_block` entries otherwise."""
-    num_blocks = max(1, -(-num_rows // max(1, entries_per_block // row_size)))
-    size = -(-num_rows // num_blocks)
-    # `range` over blocks, as compiled code is specialised to the arguments of `range`.
-    return [slice(number * size, (number + 1) * size) for number in range(num_blocks)]

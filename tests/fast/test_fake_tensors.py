@@ -15,7 +15,6 @@ def onlstm_inputs(device):
     length, batch_size, num_chunks, chunk_size = 5, 3, 4, 2
     size = num_chunks * chunk_size
     num_gates = 2 * num_chunks + 4 * size
-    kept = torch.ones(num_gates, size, dtype=torch.bool, device=device)
     mask = torch.ones(length, batch_size, dtype=torch.bool, device=device)
     shapes = (
         (length, batch_size, num_gates),
@@ -24,7 +23,7 @@ def onlstm_inputs(device):
         (batch_size, num_chunks, chunk_size),
     )
     gates, weight, hidden, cell = (torch.randn(shape, device=device, requires_grad=True) for shape in shapes)
-    return ONLSTM.Inputs(gates, weight, kept, hidden, cell, mask), ONLSTM.Options(0.9, False, True)
+    return ONLSTM.Inputs(gates, weight, hidden, cell, mask), ONLSTM.Options(0.9, False, True)
 
 
 def prpn_inputs(device):
@@ -37,7 +36,7 @@ def prpn_inputs(device):
     weights = random(size, size), random(4 * size, size), *vectors
     sequences = random(batch_size, length, 4 * size), random(batch_size, length, size)
     gates, memories = random(batch_size, length, num_slots), random(batch_size, num_slots, 2, size)
-    masks = None, None, torch.ones(size, device=device)
+    masks = None, torch.ones(batch_size, length, size, device=device)
     return PRPN.Inputs(*sequences, *weights, gates, memories, *masks), PRPN.Options(False, True)
 
 

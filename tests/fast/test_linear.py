@@ -46,7 +46,6 @@ LAYOUTS = {
 @pytest.mark.parametrize("worth_a_copy", [1, 1000])
 def test_products_of_any_layout_and_their_gradients(left_layout, right_layout, shape, worth_a_copy, monkeypatch):
     monkeypatch.setattr(linear_module, "_MIN_SIZE_TO_COPY", worth_a_copy)
-    monkeypatch.setattr(linear_module, "_ROWS_PER_COPY", 2)
     torch.manual_seed(0)
     rows, inner, columns = shape
     left = LAYOUTS[left_layout](torch.randn(rows, inner)).requires_grad_()

@@ -38,9 +38,9 @@ def compute(path: str) -> None:
         torch.manual_seed(0)
         with torch.no_grad():
             inputs, options = make("cpu")
-            trace = module.forward(inputs, options)
+            trace = module.PATH.forward(inputs, options)
             grad_trace = type(trace)(*map(torch.randn_like, trace))
-            found += [*trace, *module.backward(grad_trace, trace, inputs, options)]
+            found += [*trace, *module.PATH.backward(grad_trace, trace, inputs, options)]
     torch.save(found, path)
 
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.fast.onlstm import native as native
-from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.fast.recurrence.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.onlstm_problems import (
@@ -51,22 +50,6 @@ def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2,
 @PADDINGS
 def test_values_and_gradients_equal_the_reference(instruction_set, shape, state, padding):
     assert_near_the_reference(make_problem(*shape, torch.float32, state, padding), 5e-6)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_mask_of_the_recurrent_weight_equals_the_reference(instruction_set, shape, precision, monkeypatch):
-    monkeypatch.setattr(module, "_ROWS_OF_MASK", 5)
-    problem = make_problem(*shape, torch.float32)
-    options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
-    double = in_float64(problem)
-    expected = (*ordered_neurons(*double, "reference", **options), *gradients(double, "reference", **options))
-    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-        outputs = ordered_neurons(*problem, "native", **options)
-        ours = (*outputs, *gradients(problem, "native", **options))
-    tolerance = 5e-6 if precision == torch.float32 else 0.03
-    for actual, wanted in zip(ours, expected, strict=True):
-        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
 
 
 @built
@@ -176,21 +159,3 @@ def test_nan_stays_in_its_row(instruction_set):
     others = [row for row in range(8) if row not in (2, 5)]
     expected = ordered_neurons(*problem, "native").outputs
     assert torch.equal(outputs[:, others], expected[:, others])
-
-
-@built
-def test_auto_takes_this_path_if_it_is_faster():
-    problem = make_problem(native.MIN_LENGTH, 2, 3, 4, torch.float32)
-    assert module.RECURRENCE.choose("auto", problem.input_gates) == "native"
-    for others in (problem.input_gates[:1], problem.input_gates[:, :0], problem.input_gates.double()):
-        assert module.RECURRENCE.choose("auto", others) is None
-
-
-def test_without_the_operator_auto_falls_back_and_native_raises_the_reason(monkeypatch):
-    monkeypatch.setattr(OPERATOR, "instruction_set", lambda: None)
-    problem = make_problem(9, 2, 3, 4, torch.float32)
-    assert all(map(torch.equal, ordered_neurons(*problem), ordered_neurons(*problem, "reference")))
-    with pytest.raises(ValueError, match="native implementation cannot run here: its compiled operator is not inst"):
-        ordered_neurons(*problem, "native")
-    with pytest.raises(ValueError, match="it computes in float32, not in float64"):
-        ordered_neurons(*make_problem(4, 2, 3, 4), "native")

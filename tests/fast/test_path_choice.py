@@ -1,4 +1,4 @@
-"""Released recipes run the expected fast path; a wrong choice would only be slow, not fail."""
+"""The choice among fast paths, also by released recipes; a wrong choice would only be slow, not fail."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from onlstm_hf.fast.onlstm import native as onlstm_native
 from onlstm_hf.fast.onlstm.operator import RECURRENCE as ORDERED_NEURONS
 from onlstm_hf.fast.prpn import native as prpn_native
 from onlstm_hf.fast.prpn.operator import RECURRENCE as MEMORY_READING
+from onlstm_hf.fast.recurrence.native_library import MIN_LENGTH
 from tests.helpers.fast_paths import record_paths
 from tests.helpers.native_operators import needs_operator
 
@@ -61,3 +62,34 @@ def test_a_compiled_model_takes_the_compiled_operator(released):
     ids = torch.randint(50, (2, 6))
     torch.compile(model.train(), backend="aot_eager")(ids, labels=ids).loss.backward()
     assert set(ran) == {("native", "forward"), ("native", "backward")}
+
+
+# Inputs of a layer with a number of steps.
+RECURRENCES = pytest.mark.parametrize(
+    ("recurrence", "operator", "sequence"),
+    [
+        (ORDERED_NEURONS, onlstm_native.OPERATOR, lambda length: torch.zeros(length, 2, 54)),
+        (MEMORY_READING, prpn_native.OPERATOR, lambda length: torch.zeros(2, length, 12)),
+    ],
+    ids=["onlstm", "prpn"],
+)
+
+
+@RECURRENCES
+def test_auto_takes_the_compiled_operator_from_a_few_steps(recurrence, operator, sequence):
+    assert recurrence.choose("auto", sequence(MIN_LENGTH)) == "native"
+    for other in (sequence(MIN_LENGTH - 1), sequence(MIN_LENGTH)[..., :0], sequence(MIN_LENGTH).double()):
+        assert recurrence.choose("auto", other) is None
+
+
+@RECURRENCES
+def test_a_path_that_cannot_run_is_refused_with_the_reason(recurrence, operator, sequence, monkeypatch):
+    refused = "{} implementation cannot run here: {}"
+    with pytest.raises(ValueError, match=refused.format("native", "it computes in float32, not in float64")):
+        recurrence.choose("native", sequence(9).double())
+    with pytest.raises(ValueError, match=refused.format("triton", "it needs tensors on a GPU, not on cpu")):
+        recurrence.choose("triton", sequence(9))
+    monkeypatch.setattr(operator, "instruction_set", lambda: None)
+    with pytest.raises(ValueError, match=refused.format("native", "its compiled operator is not installed")):
+        recurrence.choose("native", sequence(9))
+    assert recurrence.choose("auto", sequence(9)) is None

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.fast.recurrence.step_graphs import MAX_KEPT, GraphRecorder, KeptBuffers, StepGraphs
+from onlstm_hf.fast.recurrence.step_graphs import MAX_KEPT, KeptBuffers, StepGraphs
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 
 
@@ -36,7 +36,7 @@ class Recurrence:
 @given(lengths=st.lists(st.integers(1, 70), min_size=1, max_size=4))
 def test_any_lengths_are_run_step_by_step(stand_in_graphs, lengths):  # noqa: F811
     recurrence = Recurrence(list(range(1, sum(lengths) + 1)))
-    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder())
+    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), KeptBuffers())
     done = 0
     for length in lengths:
         graphs.run(length)
@@ -47,7 +47,7 @@ def test_any_lengths_are_run_step_by_step(stand_in_graphs, lengths):  # noqa: F8
 
 def test_a_few_recordings_serve_all_lengths(stand_in_graphs):  # noqa: F811
     recurrence = Recurrence([1] * 3000)
-    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder())
+    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), KeptBuffers())
     for length in range(1, 75):
         graphs.run(length)
     assert stand_in_graphs.recorded == 2
@@ -59,29 +59,29 @@ def test_a_few_recordings_serve_all_lengths(stand_in_graphs):  # noqa: F811
 
 def test_nothing_is_recorded_without_a_gpu():
     recurrence = Recurrence(range(64))
-    StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)
+    StepGraphs(recurrence.run_steps, torch.device("cpu"), KeptBuffers()).run(64)
     assert recurrence.state.item() == recurrence.expected(64)
 
 
 def test_a_failed_recording_warns_once_and_launches_single_steps(stand_in_graphs):  # noqa: F811
     stand_in_graphs.error = RuntimeError("operation not permitted when stream is capturing")
     recurrence = Recurrence(range(200))
-    recorder = GraphRecorder()
-    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), recorder)
+    kept = KeptBuffers()
+    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), kept)
     with pytest.warns(RuntimeWarning, match="launched one by one: operation not permitted") as warned:
         graphs.run(100)
         graphs.run(50)
         other = Recurrence(range(64))
-        StepGraphs(other.run_steps, torch.device("cpu"), recorder).run(64)
+        StepGraphs(other.run_steps, torch.device("cpu"), kept).run(64)
     assert len(warned) == 1
     assert recurrence.state.item() == recurrence.expected(150)
     assert other.state.item() == other.expected(64)
     assert (stand_in_graphs.recorded, stand_in_graphs.replayed) == (1, 0)
 
 
-def test_a_failed_recording_only_stops_its_recorder(stand_in_graphs):  # noqa: F811
+def test_a_failed_recording_only_stops_its_owner(stand_in_graphs):  # noqa: F811
     stand_in_graphs.error = RuntimeError("not permitted")
-    failed, other = GraphRecorder(), GraphRecorder()
+    failed, other = KeptBuffers(), KeptBuffers()
     with pytest.warns(RuntimeWarning, match="not permitted"):
         StepGraphs(lambda num_steps: None, torch.device("cpu"), failed).run(16)
     stand_in_graphs.error = None
@@ -98,7 +98,7 @@ def test_buffers_are_kept_by_size_up_to_a_limit_for_each_owner():
     for size in range(2 * MAX_KEPT):
         one.get(cpu, size, object)
         assert one.get(cpu, 3, object) is buffer  # the other buffers are evicted, since this one is used in between
-    assert len(one) == MAX_KEPT
+    assert len(one._kept) == MAX_KEPT
 
 
 @pytest.mark.gpu
@@ -107,8 +107,8 @@ def test_a_gpu_replays_recordings():
     recurrence = Recurrence(list(range(1, 301)))
     for name in ("inputs", "position", "state", "gathered"):
         setattr(recurrence, name, getattr(recurrence, name).cuda())
-    recorder = GraphRecorder()
-    graphs = StepGraphs(recurrence.run_steps, recurrence.state.device, recorder)
+    kept = KeptBuffers()
+    graphs = StepGraphs(recurrence.run_steps, recurrence.state.device, kept)
     thread = threading.Thread(target=graphs.run, args=(70,))  # gradients are computed in another thread
     thread.start()
     thread.join()
@@ -116,4 +116,4 @@ def test_a_gpu_replays_recordings():
         graphs.run(length)
     assert recurrence.state.item() == recurrence.expected(274)
     assert sorted(graphs._graphs) == [4, 16]
-    assert not recorder.has_failed
+    assert not kept.has_failed

@@ -10,22 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from onlstm_hf.fast.recurrence import step_graphs
 
 
-class Launches(TorchDispatchMode):
-    """Records PyTorch operations with a given output tensor instead of running them; runs views."""
-
-    def __init__(self, kept: list):
-        super().__init__()
-        self.kept = kept
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if operation.is_view:
-            return operation(*args, **kwargs)
-        assert operation._schema.is_mutable, f"{operation} allocates memory in a recorded step"
-        self.kept.append(functools.partial(operation, *args, **kwargs))
-        return kwargs.get("out", args[0])
-
-
 class StandInGraph:
     """Stand-in for `torch.cuda.CUDAGraph` and the context manager `torch.cuda.graph`."""
 
@@ -41,11 +25,21 @@ class StandInGraph:
             launch()
 
 
-class StandInRecording(Launches):
-    """Records PyTorch operations, and the kernels that Triton's interpreter launches by `InterpretedFunction.run`."""
+class StandInRecording(TorchDispatchMode):
+    """Records PyTorch operations with a given output tensor instead of running them (but runs views), and the kernels
+    that Triton's interpreter launches by `InterpretedFunction.run`."""
 
     def __init__(self, graph, pool, stream, capture_error_mode):
-        super().__init__(graph.launches)
+        super().__init__()
+        self.launches = graph.launches
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if operation.is_view:
+            return operation(*args, **kwargs)
+        assert operation._schema.is_mutable, f"{operation} allocates memory in a recorded step"
+        self.launches.append(functools.partial(operation, *args, **kwargs))
+        return kwargs.get("out", args[0])
 
     def __enter__(self):
         StandInGraph.recorded += 1
@@ -53,7 +47,7 @@ class StandInRecording(Launches):
             from triton.runtime.interpreter import InterpretedFunction
 
             def keep(kernel, *args, **kwargs):
-                self.kept.append(functools.partial(self.run, kernel, *args, **kwargs))
+                self.launches.append(functools.partial(self.run, kernel, *args, **kwargs))
 
             self.run, InterpretedFunction.run = InterpretedFunction.run, keep
         return super().__enter__()
@@ -75,7 +69,8 @@ def stand_in_graphs(monkeypatch):
     monkeypatch.setattr(StandInGraph, "replayed", 0)
     monkeypatch.setattr(StandInGraph, "error", None)
     monkeypatch.setattr(step_graphs, "GRAPH_DEVICES", ("cpu",))
-    monkeypatch.setattr(step_graphs, "_new_resources", lambda stream: (None, None))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: "stream")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", StandInGraph)

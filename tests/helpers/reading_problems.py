@@ -1,8 +1,8 @@
 """Test problems of the PRPN's reading network: values and gradients of a path against the float64 reference."""
 
 import torch
+from torch.utils import _pytree as pytree
 
-from onlstm_hf.fast.prpn.contract import ReadingWeights
 from tests.helpers.onlstm_problems import assert_near
 from tests.helpers.recurrences import read_sequence
 
@@ -16,13 +16,8 @@ def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float
     def random(*shape):
         return torch.randn(shape, dtype=dtype, requires_grad=True)
 
-    weights = ReadingWeights(
-        random(size, INPUT_SIZE + size),
-        random(size),
-        random(4 * size, size),
-        *(random(4 * size) for _ in range(3)),
-        *(random(size) for _ in range(2)),
-    )
+    vectors = (random(width * size) for width in (4, 4, 4, 1, 1))
+    weights = random(size, INPUT_SIZE + size), random(size), random(4 * size, size), *vectors
     gates = torch.rand(batch_size, length, num_slots, dtype=dtype).requires_grad_()
     memories = random(batch_size, num_slots, size), random(batch_size, num_slots, size)
     tensors = random(batch_size, length, 4 * size), random(batch_size, length, INPUT_SIZE), weights, gates, *memories
@@ -34,19 +29,13 @@ def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float
 
 
 def leaves(tensors):
-    return [leaf for tensor in tensors for leaf in (tensor if isinstance(tensor, ReadingWeights) else [tensor])]
+    return pytree.tree_leaves(tensors)
 
 
 def converted(tensors, device, dtype=torch.float32):
     """Copies the arguments of `read_sequence` to a device, as leaves with gradients."""
 
-    def convert(tensor):
-        return tensor.detach().to(device, dtype).requires_grad_()
-
-    return tuple(
-        ReadingWeights(*map(convert, value)) if isinstance(value, ReadingWeights) else convert(value)
-        for value in tensors
-    )
+    return pytree.tree_map(lambda tensor: tensor.detach().to(device, dtype).requires_grad_(), tensors)
 
 
 def check(sizes, masks, device, seed=0, tolerance=2e-4, implementation="triton"):
@@ -56,7 +45,7 @@ def check(sizes, masks, device, seed=0, tolerance=2e-4, implementation="triton")
     with torch.no_grad():
         tensors[0].add_(torch.randn_like(tensors[0]))
         # Weights at the scale of trained ones; with larger weights rounding errors grow from step to step.
-        for weight in (tensors[2].key, tensors[2].recurrent):
+        for weight in (tensors[2][0], tensors[2][2]):
             weight.mul_(weight.shape[1] ** -0.5)
     narrow = converted(tensors, device)
     narrow_keep = [None if mask is None else mask.to(device, torch.float32) for mask in keep]

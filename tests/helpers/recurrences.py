@@ -1,5 +1,6 @@
 """Recurrences with the same signature for all implementations: the models' equations and the fast paths."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,6 @@ from torch.nn import functional as F
 from onlstm_hf import PRPNConfig
 from onlstm_hf.fast.onlstm import operator as onlstm
 from onlstm_hf.fast.prpn import operator as prpn
-from onlstm_hf.fast.prpn.contract import ReadingWeights
 from onlstm_hf.models import modeling_onlstm, modeling_prpn
 from onlstm_hf.models.state import LOOPS, loop, state_dtype
 
@@ -52,7 +52,7 @@ def ordered_neurons(
 def read_sequence(
     input_gates,
     key_inputs,
-    weights: ReadingWeights,
+    weights,
     gates,
     hidden_memories,
     cell_memories,
@@ -71,12 +71,12 @@ def read_sequence(
     return modeling_prpn.ReadingLayerOutput(*layer.run_loop(input_gates, key_inputs, *others))
 
 
-def reading_layer(weights: ReadingWeights) -> modeling_prpn.ReadingLayer:
+def reading_layer(weights: Sequence[torch.Tensor]) -> modeling_prpn.ReadingLayer:
     """Returns a layer of the reading network that uses these tensors as weights."""
-    size = len(weights.key)
+    size = len(weights[0])
     config = PRPNConfig(vocab_size=1, embedding_size=1, hidden_size=size + size % 2)
     config.hidden_size = size
-    layer = modeling_prpn.ReadingLayer(config, weights.key.shape[1] - size, 0.0)
+    layer = modeling_prpn.ReadingLayer(config, weights[0].shape[1] - size, 0.0)
     modules = layer.key_projection, layer.recurrent_projection, layer.recurrent_norm, layer.cell_norm
     for module, weight, bias in zip(modules, weights[::2], weights[1::2], strict=True):
         for name, tensor in (("weight", weight), ("bias", bias)):

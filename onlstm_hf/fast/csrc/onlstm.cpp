@@ -12,21 +12,25 @@
 
 extern "C" {
 
+// The fields of the structures are those of the named tuples in `fast/onlstm/contract.py`. The sequences (input_gates,
+// outputs and their gradients) are float32 or bfloat16, all others float32.
 struct Sizes {
     int64_t length, batch_size, num_chunks, chunk_size;
     int32_t num_threads, sequence_is_bfloat16, product_is_bfloat16;
     float recurrent_scale;
 };
 
-// Inputs and outputs of the forward pass. The sequences (input_gates, outputs) are float32 or bfloat16, all others
-// float32. The masks may be null. Without a backward pass, so may cells, softmaxes and activations.
-struct Forward {
+// The mask may be null. The backward pass has only the fields that the operator keeps.
+struct Inputs {
     const void* input_gates;         // [T, B, G]
     const float* recurrent_weight;   // [G, H]
-    const uint8_t* recurrent_mask;   // [G, H]
     const float* hidden;             // [B, H]
     const float* cell;               // [B, H]
     const uint8_t* mask;             // [T, B]
+};
+
+// Without a backward pass, cells, softmaxes and activations are null.
+struct Trace {
     void* outputs;                   // [T, B, H]
     float* last_cell;                // [B, H]
     float* distances;                // [T, B, 2]: mean master input gate, mean master forget gate
@@ -35,22 +39,22 @@ struct Forward {
     float* activations;              // [T, B, 4, H]
 };
 
-// grad_outputs and grad_gates are float32 or bfloat16, like the sequences. grad_outputs, grad_last_cell, grad_distances
-// and the masks may be null.
+struct Gradients {
+    void* input_gates;               // [T, B, G]
+    float* hidden;                   // [B, H]
+    float* cell;                     // [B, H]
+};
+
+struct Forward {
+    Inputs inputs;
+    Trace trace;
+};
+
+// The gradients of the trace may be null, and only those of the three results are read.
 struct Backward {
-    const void* grad_outputs;        // [T, B, H]
-    const float* grad_last_cell;     // [B, H]
-    const float* grad_distances;     // [T, B, 2]
-    const float* recurrent_weight;   // [G, H]
-    const uint8_t* recurrent_mask;   // [G, H]
-    const float* last_cell;          // [B, H]
-    const uint8_t* mask;             // [T, B]
-    const float* cells;              // [T, B, H]
-    const float* softmaxes;          // [T, B, 2, C]
-    const float* activations;        // [T, B, 4, H]
-    void* grad_gates;                // [T, B, G]
-    float* grad_hidden;              // [B, H]
-    float* grad_cell;                // [B, H]
+    Trace grad_trace, trace;
+    Inputs inputs;
+    Gradients gradients;
 };
 
 }  // extern "C"
@@ -82,22 +86,24 @@ double cumulative_softmax(float* logits, int64_t num_chunks, Expand expand) {
 }
 
 template <class Sequence, class Product>
-void run_forward(const Sizes& sizes, const Forward& f) {
+void run_forward(const Sizes& sizes, const Forward& arguments) {
+    const Inputs& in = arguments.inputs;
+    const Trace& trace = arguments.trace;
     constexpr int PAIR = Operand<Product>::PAIR;
     const int64_t T = sizes.length, B = sizes.batch_size, C = sizes.num_chunks, K = sizes.chunk_size;
     const int64_t H = C * K, G = 2 * C + 4 * H;
     const int64_t padded = round_up(H, LANES), stride = round_up(H, PAIR), stream_size = stride * LANES;
     const int64_t master_streams = (2 * C + LANES - 1) / LANES, unit_blocks = padded / LANES;
-    const auto* input_gates = static_cast<const Sequence*>(f.input_gates);
-    auto* outputs = static_cast<Sequence*>(f.outputs);
+    const auto* input_gates = static_cast<const Sequence*>(in.input_gates);
+    auto* outputs = static_cast<Sequence*>(trace.outputs);
 
-    const Weight weight{f.recurrent_weight, f.recurrent_mask, sizes.recurrent_scale};
+    const Weight weight{in.recurrent_weight, sizes.recurrent_scale};
     workspace.restart();
     // Largest first, here and in the backward pass, so that both reuse the same memory.
     auto* unit_weight = workspace.take<Product>(unit_blocks * 4 * stream_size);
     auto* master_weight = workspace.take<Product>(master_streams * stream_size);
     auto* hiddens = workspace.take<Product>(2 * B * stride);
-    auto* carried = f.mask ? workspace.take<float>(B * padded) : nullptr;  // h_t before rounding
+    auto* carried = in.mask ? workspace.take<float>(B * padded) : nullptr;  // h_t before rounding
     auto* cell = workspace.take<float>(B * padded);
     auto* logits = workspace.take<float>(B * 2 * C);
     auto* master_input = workspace.take<float>(B * padded);
@@ -124,13 +130,13 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                               std::min<int64_t>(LANES, H - block * LANES),
                               unit_weight + (block * 4 + gate) * stream_size);
             for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
-                for (int64_t u = 0; u < padded; u++) cell[b * padded + u] = u < H ? f.cell[b * H + u] : 0.0f;
+                for (int64_t u = 0; u < padded; u++) cell[b * padded + u] = u < H ? in.cell[b * H + u] : 0.0f;
                 for (int64_t k = 0; k < stride; k++) {
-                    hiddens[b * stride + k] = from_float<Product>(k < H ? f.hidden[b * H + k] : 0.0f);
+                    hiddens[b * stride + k] = from_float<Product>(k < H ? in.hidden[b * H + k] : 0.0f);
                     hiddens[(B + b) * stride + k] = from_float<Product>(0.0f);
                 }
                 for (int64_t u = 0; carried && u < padded; u++)
-                    carried[b * padded + u] = u < H ? f.hidden[b * H + u] : 0;
+                    carried[b * padded + u] = u < H ? in.hidden[b * H + u] : 0;
             }
         });
 
@@ -162,14 +168,15 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                 const Range my_rows = part.of(B);
                 for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
                     float* row = logits + b * 2 * C;
-                    float* distances = f.distances + (t * B + b) * 2;
+                    float* distances = trace.distances + (t * B + b) * 2;
                     distances[0] = static_cast<float>(1 - cumulative_softmax(row, C, [&](int64_t c, float value) {
                         std::fill_n(master_input + b * padded + c * K, K, 1 - value);
                     }));
                     distances[1] = static_cast<float>(cumulative_softmax(row + C, C, [&](int64_t c, float value) {
                         std::fill_n(master_forget + b * padded + c * K, K, value);
                     }));
-                    if (f.softmaxes) std::memcpy(f.softmaxes + (t * B + b) * 2 * C, row, 2 * C * sizeof(float));
+                    if (trace.softmaxes)
+                        std::memcpy(trace.softmaxes + (t * B + b) * 2 * C, row, 2 * C * sizeof(float));
                 }
             });
 
@@ -199,8 +206,8 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                             Vector after = (forget_gate * overlap + (mf - overlap)) * before +
                                            (input_gate * overlap + (mi - overlap)) * candidate;
                             Vector hidden = output_gate * hyperbolic_tangent(after);
-                            if (f.mask) {
-                                if (!f.mask[step_row]) {
+                            if (in.mask) {
+                                if (!in.mask[step_row]) {
                                     after = before;
                                     hidden = load(carried + b * padded + unit);
                                 }
@@ -209,13 +216,13 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                             store(cell + b * padded + unit, after);
                             store(next + b * stride + unit, hidden, lanes);
                             store(outputs + step_row * H + unit, hidden, lanes);
-                            if (f.activations) {
-                                float* saved = f.activations + step_row * 4 * H + unit;
+                            if (trace.activations) {
+                                float* saved = trace.activations + step_row * 4 * H + unit;
                                 store(saved, candidate, lanes);
                                 store(saved + H, input_gate, lanes);
                                 store(saved + 2 * H, forget_gate, lanes);
                                 store(saved + 3 * H, output_gate, lanes);
-                                store(f.cells + step_row * H + unit, before, lanes);
+                                store(trace.cells + step_row * H + unit, before, lanes);
                             }
                         }
                     });
@@ -225,21 +232,24 @@ void run_forward(const Sizes& sizes, const Forward& f) {
         member.run([&](Part part) {
             const Range my_rows = part.of(B);
             for (int64_t b = my_rows.begin; b < my_rows.end; b++)
-                std::memcpy(f.last_cell + b * H, cell + b * padded, H * sizeof(float));
+                std::memcpy(trace.last_cell + b * H, cell + b * padded, H * sizeof(float));
         });
     }
 }
 
 template <class Sequence, class Product>
-void run_backward(const Sizes& sizes, const Backward& f) {
+void run_backward(const Sizes& sizes, const Backward& arguments) {
+    const Inputs& in = arguments.inputs;
+    const Trace &trace = arguments.trace, &grad_trace = arguments.grad_trace;
+    const Gradients& gradients = arguments.gradients;
     constexpr int PAIR = Operand<Product>::PAIR;
     const int64_t T = sizes.length, B = sizes.batch_size, C = sizes.num_chunks, K = sizes.chunk_size;
     const int64_t H = C * K, G = 2 * C + 4 * H;
     const int64_t stride = round_up(G, PAIR), stream_size = stride * LANES, num_streams = (H + LANES - 1) / LANES;
-    const auto* grad_outputs = static_cast<const Sequence*>(f.grad_outputs);
-    auto* grad_gates = static_cast<Sequence*>(f.grad_gates);
+    const auto* grad_outputs = static_cast<const Sequence*>(grad_trace.outputs);
+    auto* grad_gates = static_cast<Sequence*>(gradients.input_gates);
 
-    const Weight weight{f.recurrent_weight, f.recurrent_mask, sizes.recurrent_scale};
+    const Weight weight{in.recurrent_weight, sizes.recurrent_scale};
     workspace.restart();
     auto* packed = workspace.take<Product>(num_streams * stream_size);
     auto* step_gates = workspace.take<Product>(B * stride);
@@ -269,8 +279,9 @@ void run_backward(const Sizes& sizes, const Backward& f) {
             for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
                 for (int64_t k = G; k < stride; k++) step_gates[b * stride + k] = from_float<Product>(0.0f);
                 for (int64_t u = 0; u < H; u++) {
-                    f.grad_hidden[b * H + u] = grad_outputs ? to_float(grad_outputs[((T - 1) * B + b) * H + u]) : 0.0f;
-                    f.grad_cell[b * H + u] = f.grad_last_cell ? f.grad_last_cell[b * H + u] : 0.0f;
+                    const int64_t last = ((T - 1) * B + b) * H + u;
+                    gradients.hidden[b * H + u] = grad_outputs ? to_float(grad_outputs[last]) : 0.0f;
+                    gradients.cell[b * H + u] = grad_trace.last_cell ? grad_trace.last_cell[b * H + u] : 0.0f;
                 }
             }
         });
@@ -282,10 +293,10 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                     const int64_t b = item / runs, step_row = t * B + b;
                     const Range chunks = Part{static_cast<int>(item % runs), static_cast<int>(runs)}.of(C);
                     const int64_t first_unit = chunks.begin * K, units = (chunks.end - chunks.begin) * K;
-                    const bool real = !f.mask || f.mask[step_row];
+                    const bool real = !in.mask || in.mask[step_row];
                     float* grad_row = grad_masters + b * 2 * C;
-                    const float extra_mi = f.grad_distances ? f.grad_distances[step_row * 2] / C : 0.0f;
-                    const float extra_mf = f.grad_distances ? f.grad_distances[step_row * 2 + 1] / C : 0.0f;
+                    const float extra_mi = grad_trace.distances ? grad_trace.distances[step_row * 2] / C : 0.0f;
+                    const float extra_mf = grad_trace.distances ? grad_trace.distances[step_row * 2 + 1] / C : 0.0f;
                     Sequence* gates = grad_gates + step_row * G + 2 * C + first_unit;
                     Product* product_gates = step_gates + b * stride + 2 * C + first_unit;
                     if (!real) {
@@ -300,7 +311,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                         continue;
                     }
 
-                    const float* softmaxes = f.softmaxes + step_row * 2 * C;
+                    const float* softmaxes = trace.softmaxes + step_row * 2 * C;
                     double cumulative_input = 0, cumulative_forget = 0;
                     for (int64_t c = 0; c < chunks.end; c++) {
                         cumulative_input += softmaxes[c];
@@ -311,11 +322,12 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                         std::fill_n(mf_units + unit, K, static_cast<float>(cumulative_forget));
                     }
 
-                    const float* activations = f.activations + step_row * 4 * H + first_unit;
-                    const float* before = f.cells + step_row * H + first_unit;
-                    const float* after = (t + 1 < T ? f.cells + (step_row + B) * H : f.last_cell + b * H) + first_unit;
-                    float* grad_hidden = f.grad_hidden + b * H + first_unit;
-                    float* grad_cell = f.grad_cell + b * H + first_unit;
+                    const float* activations = trace.activations + step_row * 4 * H + first_unit;
+                    const float* before = trace.cells + step_row * H + first_unit;
+                    const float* after =
+                        (t + 1 < T ? trace.cells + (step_row + B) * H : trace.last_cell + b * H) + first_unit;
+                    float* grad_hidden = gradients.hidden + b * H + first_unit;
+                    float* grad_cell = gradients.cell + b * H + first_unit;
                     for (int64_t u = 0; u < units; u += LANES) {
                         const int64_t lanes = std::min<int64_t>(LANES, units - u);
                         const Vector candidate = load(activations + u, lanes);
@@ -365,7 +377,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                         // The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
                         const double sign = master == 0 ? -1 : 1;
                         float* grads = grad_masters + (b * 2 + master) * C;
-                        const float* softmax = f.softmaxes + (step_row * 2 + master) * C;
+                        const float* softmax = trace.softmaxes + (step_row * 2 + master) * C;
                         double reverse = 0, dot = 0;
                         for (int64_t c = C - 1; c >= 0; c--) {
                             reverse += sign * grads[c];
@@ -394,8 +406,8 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                                     const int64_t b = first + row, unit = (s + i) * LANES;
                                     const int64_t lanes = std::min<int64_t>(LANES, H - unit);
                                     Vector& sum = sums[row * count + i];
-                                    const bool carries = k > 0 || (f.mask && !f.mask[t * B + b]);
-                                    sum = carries ? load(f.grad_hidden + b * H + unit, lanes) : Vector{};
+                                    const bool carries = k > 0 || (in.mask && !in.mask[t * B + b]);
+                                    sum = carries ? load(gradients.hidden + b * H + unit, lanes) : Vector{};
                                     if (k == 0 && t > 0 && grad_outputs)
                                         sum += load(grad_outputs + ((t - 1) * B + b) * H + unit, lanes);
                                 }
@@ -403,7 +415,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                             for (int row = 0; row < rows; row++)
                                 for (int i = 0; i < count; i++) {
                                     const int64_t unit = (s + i) * LANES;
-                                    store(f.grad_hidden + (first + row) * H + unit, sums[row * count + i],
+                                    store(gradients.hidden + (first + row) * H + unit, sums[row * count + i],
                                           std::min<int64_t>(LANES, H - unit));
                                 }
                         });
@@ -419,7 +431,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 extern "C" {
 
 // Returns the version of the structures above, or 0 if this CPU lacks the instructions of this library.
-int onlstm_interface() { return is_supported() ? 2 : 0; }
+int onlstm_interface() { return is_supported() ? 3 : 0; }
 
 // Both return 0, or 1 when memory runs out.
 int onlstm_forward(const Sizes* sizes, const Forward* arguments) {

@@ -13,26 +13,31 @@
 
 extern "C" {
 
+// The fields of the structures are those of the named tuples in `fast/prpn/contract.py`, with G = 4 H.
 struct Sizes {
     int64_t length, batch_size, num_slots, size;
-    int32_t num_threads, product_is_bfloat16;
+    int32_t num_threads, product_is_bfloat16, memories_need_gradient;
 };
 
-// With G = 4 H. The masks may be null.
-struct Forward {
+// The masks may be null. The backward pass has only the fields that the operator keeps.
+struct Inputs {
     const float* input_gates;        // [B, T, G]
     const float* input_keys;         // [B, T, H]
-    const float* key_weight;         // [H, H]
-    const float* recurrent_weight;   // [G, H]: times the dropout mask of the summaries
+    const float* key;                // [H, H]
+    const float* recurrent;          // [G, H]
     const float* recurrent_bias;     // [G]
     const float* gates_gain;         // [G]
     const float* gates_bias;         // [G]
     const float* cell_gain;          // [H]
     const float* cell_bias;          // [H]
     const float* gates;              // [B, T, S]
+    const float* memories;           // [B, S, 2, H]
     const float* newest_keep;        // [B, T, H]
     const float* key_keep;           // [B, T, H]
-    float* tape;                     // [B, S + T, 2, H]: the first S are given, the others written
+};
+
+struct Trace {
+    float* tape;                     // [B, S + T, 2, H]
     float* attentions;               // [B, T, S]
     float* exponentials;             // [B, T, S]
     float* keys;                     // [B, T, H]: divided by sqrt(H)
@@ -45,35 +50,27 @@ struct Forward {
     float* cells_deviations;         // [B, T]
 };
 
+struct Gradients {
+    float* input_gates;              // [B, T, G]
+    float* input_keys;               // [B, T, H]: of the keys before the division by sqrt(H)
+    float* recurrent;                // [B, T, G]: of the map of the summaries, before its normalisation
+    float* normalized_cells;         // [B, T, H]
+    float* gates;                    // [B, T, S]
+    float* scores;                   // [B, T, S], only used here
+    float* summaries;                // [B, T, 2, H], only used here
+    float* memories;                 // [B, S, 2, H]
+};
+
+struct Forward {
+    Inputs inputs;
+    Trace trace;
+};
+
+// Of the gradient of the trace only the tape is read, and may be null.
 struct Backward {
-    const float* grad_tape;          // [B, S + T, 2, H]
-    const float* tape;               // [B, S + T, 2, H]
-    const float* attentions;         // [B, T, S]
-    const float* exponentials;       // [B, T, S]
-    const float* keys;               // [B, T, H]
-    const float* summaries;          // [B, T, 2, H]
-    const float* normalized_gates;   // [B, T, G]
-    const float* activations;        // [B, T, G]
-    const float* normalized_cells;   // [B, T, H]
-    const float* tanh_cells;         // [B, T, H]
-    const float* gates_deviations;   // [B, T]
-    const float* cells_deviations;   // [B, T]
-    const float* key_weight;         // [H, H]
-    const float* recurrent_weight;   // [G, H]: as above
-    const float* gates_gain;         // [G]
-    const float* cell_gain;          // [H]
-    const float* gates;              // [B, T, S]
-    const float* newest_keep;        // [B, T, H]
-    const float* key_keep;           // [B, T, H]
-    float* grad_input_gates;         // [B, T, G]
-    float* grad_keys;                // [B, T, H]: of the keys before the division by sqrt(H)
-    float* grad_recurrent;           // [B, T, G]: of the map of the summaries, before its normalisation
-    float* grad_parameters;          // [threads, 3 G + 2 H]: of the biases and gains, in order, accumulated for each
-                                     // part of the rows, whichever thread computes it
-    float* grad_gates;               // [B, T, S]
-    float* grad_memories;            // [B, S, 2, H], or null
-    float* grad_scores;              // [B, T, S], only used here
-    float* grad_summaries;           // [B, T, 2, H], only used here
+    Trace grad_trace, trace;
+    Inputs inputs;
+    Gradients gradients;
 };
 
 }  // extern "C"
@@ -222,13 +219,13 @@ struct PackedWeight {
     void pack_transposed(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
-            pack_rows(Weight{weight, nullptr, 1}, size, s * LANES, lanes(s), stream(s));
+            pack_rows(Weight{weight, 1}, size, s * LANES, lanes(s), stream(s));
     }
     // Packs `weight` [size, num_columns].
     void pack(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
-            pack_columns(Weight{weight, nullptr, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
+            pack_columns(Weight{weight, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
     }
     // Writes `target` [num_rows, target_stride]; the stride must cover whole streams.
     void multiply_rows(Part part, const Rows<Product>& left, int64_t num_rows, float* target,
@@ -259,7 +256,9 @@ struct PackedWeight {
 };
 
 template <class Product>
-void run_forward(const Sizes& sizes, const Forward& f) {
+void run_forward(const Sizes& sizes, const Forward& arguments) {
+    const Inputs& in = arguments.inputs;
+    const Trace& trace = arguments.trace;
     constexpr int PAIR = Operand<Product>::PAIR;
     const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size;
     const int64_t G = 4 * H, row_stride = round_up(H, PAIR);
@@ -281,15 +280,18 @@ void run_forward(const Sizes& sizes, const Forward& f) {
 #pragma omp parallel num_threads(sizes.num_threads)
     {
         Team::Member member(team, omp_get_thread_num());
-        auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
+        auto memory = [&](int64_t b, int64_t place) { return trace.tape + (b * (S + T) + place) * 2 * H; };
         auto set_newest = [&](int64_t b, int64_t t) {
-            newest.set(b, memory(b, S + t - 1), f.newest_keep ? f.newest_keep + (b * T + t) * H : nullptr, H);
+            newest.set(b, memory(b, S + t - 1), in.newest_keep ? in.newest_keep + (b * T + t) * H : nullptr, H);
         };
         member.run([&](Part part) {
-            key_weight.pack_transposed(part, f.key_weight, H);
-            recurrent_weight.pack_transposed(part, f.recurrent_weight, H);
+            key_weight.pack_transposed(part, in.key, H);
+            recurrent_weight.pack_transposed(part, in.recurrent, H);
             const Range rows = part.of(B);
-            for (int64_t b = rows.begin; b < rows.end; b++) set_newest(b, 0);
+            for (int64_t b = rows.begin; b < rows.end; b++) {
+                std::memcpy(memory(b, 0), in.memories + b * S * 2 * H, S * 2 * H * sizeof(float));
+                set_newest(b, 0);
+            }
         });
 
         for (int64_t t = 0; t < T; t++) {
@@ -301,15 +303,16 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                 const Range rows = part.of(B);
                 for (int64_t b = rows.begin; b < rows.end; b++) {
                     const int64_t step = b * T + t;
-                    const float *product = key_products + b * key_streams * LANES, *input_key = f.input_keys + step * H;
-                    float* key = f.keys + step * H;
+                    const float* product = key_products + b * key_streams * LANES;
+                    const float* input_key = in.input_keys + step * H;
+                    float* key = trace.keys + step * H;
                     for_vectors(H, [&](int64_t u, int64_t lanes) {
                         Vector sum = (load(input_key + u, lanes) + load(product + u, lanes)) * scale;
-                        if (f.key_keep) sum *= load(f.key_keep + step * H + u, lanes);
+                        if (in.key_keep) sum *= load(in.key_keep + step * H + u, lanes);
                         store(key + u, sum, lanes);
                     });
 
-                    float *attention = f.attentions + step * S, *terms = f.exponentials + step * S;
+                    float *attention = trace.attentions + step * S, *terms = trace.exponentials + step * S;
                     float largest = -INFINITY, sum = ATTENTION_EPSILON;
                     for (int64_t s = 0; s < S; s++) {
                         terms[s] = dot(key, memory(b, t + s), H);
@@ -317,10 +320,10 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                     }
                     for (int64_t s = 0; s < S; s++) {
                         terms[s] = std::exp(terms[s] - largest);
-                        attention[s] = terms[s] * f.gates[step * S + s];
+                        attention[s] = terms[s] * in.gates[step * S + s];
                         sum += attention[s];
                     }
-                    float* summary = f.summaries + step * 2 * H;
+                    float* summary = trace.summaries + step * 2 * H;
                     std::fill_n(summary, 2 * H, 0.0f);
                     {
                         WeightedSum memories(summary, 2 * H);
@@ -340,17 +343,18 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                     const int64_t step = b * T + t;
                     float* recurrent = gate_products + b * gate_streams * LANES;
                     for_vectors(G, [&](int64_t u, int64_t lanes) {
-                        add_to(recurrent + u, load(f.recurrent_bias + u, lanes), lanes);
+                        add_to(recurrent + u, load(in.recurrent_bias + u, lanes), lanes);
                     });
-                    float* normalized = f.normalized_gates + step * G;
-                    f.gates_deviations[step] = normalize(recurrent, G, normalized);
+                    float* normalized = trace.normalized_gates + step * G;
+                    trace.gates_deviations[step] = normalize(recurrent, G, normalized);
 
-                    const float *inputs = f.input_gates + step * G, *summary_cell = f.summaries + (step * 2 + 1) * H;
-                    float *activations = f.activations + step * G, *hidden = memory(b, S + t), *cell = hidden + H;
+                    const float* inputs = in.input_gates + step * G;
+                    const float* summary_cell = trace.summaries + (step * 2 + 1) * H;
+                    float *activations = trace.activations + step * G, *hidden = memory(b, S + t), *cell = hidden + H;
                     for_vectors(H, [&](int64_t u, int64_t lanes) {
                         auto gate = [&](int64_t i) {
-                            const Vector scaled = load(normalized + i, lanes) * load(f.gates_gain + i, lanes);
-                            return load(inputs + i, lanes) + scaled + load(f.gates_bias + i, lanes);
+                            const Vector scaled = load(normalized + i, lanes) * load(in.gates_gain + i, lanes);
+                            return load(inputs + i, lanes) + scaled + load(in.gates_bias + i, lanes);
                         };
                         const Vector input_gate = sigmoid(gate(u)), forget_gate = sigmoid(gate(H + u));
                         const Vector candidate = hyperbolic_tangent(gate(2 * H + u));
@@ -361,11 +365,12 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                         store(activations + 3 * H + u, output_gate, lanes);
                         store(cell + u, forget_gate * load(summary_cell + u, lanes) + input_gate * candidate, lanes);
                     });
-                    float *normalized_cell = f.normalized_cells + step * H, *tanh_cell = f.tanh_cells + step * H;
-                    f.cells_deviations[step] = normalize(cell, H, normalized_cell);
+                    float* normalized_cell = trace.normalized_cells + step * H;
+                    float* tanh_cell = trace.tanh_cells + step * H;
+                    trace.cells_deviations[step] = normalize(cell, H, normalized_cell);
                     for_vectors(H, [&](int64_t u, int64_t lanes) {
-                        const Vector scaled = load(normalized_cell + u, lanes) * load(f.cell_gain + u, lanes);
-                        const Vector bounded = hyperbolic_tangent(scaled + load(f.cell_bias + u, lanes));
+                        const Vector scaled = load(normalized_cell + u, lanes) * load(in.cell_gain + u, lanes);
+                        const Vector bounded = hyperbolic_tangent(scaled + load(in.cell_bias + u, lanes));
                         store(tanh_cell + u, bounded, lanes);
                         store(hidden + u, load(activations + 3 * H + u, lanes) * bounded, lanes);
                     });
@@ -377,7 +382,11 @@ void run_forward(const Sizes& sizes, const Forward& f) {
 }
 
 template <class Product>
-void run_backward(const Sizes& sizes, const Backward& f) {
+void run_backward(const Sizes& sizes, const Backward& arguments) {
+    const Inputs& in = arguments.inputs;
+    const Trace& trace = arguments.trace;
+    const Gradients& gradients = arguments.gradients;
+    const float* grad_tape = arguments.grad_trace.tape;
     constexpr int PAIR = Operand<Product>::PAIR;
     const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size;
     const int64_t G = 4 * H, gate_stride = round_up(G, PAIR), key_stride = round_up(H, PAIR);
@@ -391,7 +400,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
     const Rows<Product> key_rows{workspace.take<Product>(B * key_stride), key_stride};
     auto* summary_products = workspace.take<float>(B * product_stride);
     auto* grad_newest = workspace.take<float>(B * product_stride);
-    auto* scratch = workspace.take<float>(sizes.num_threads * 3 * H);
+    auto* scratch = workspace.take<float>(sizes.num_threads * 2 * H);
 
     const PackedWeight<Product> recurrent_weight{packed_recurrent, H, gate_stride};
     const PackedWeight<Product> key_weight{packed_key, H, key_stride};
@@ -400,27 +409,29 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 #pragma omp parallel num_threads(sizes.num_threads)
     {
         Team::Member member(team, omp_get_thread_num());
-        float* grad_state = scratch + omp_get_thread_num() * 3 * H;  // of the hidden state, then of the cell state
-        float* grad_normalized_cell = grad_state + 2 * H;
+        float* grad_state = scratch + omp_get_thread_num() * 2 * H;  // of the hidden state, then of the cell state
 
-        auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
+        auto memory = [&](int64_t b, int64_t place) { return trace.tape + (b * (S + T) + place) * 2 * H; };
         // The gradient of a memory: its own, that of the steps with it in their window, and, for the newest memory of
         // a step, that of the step's key.
         auto gather = [&](int64_t b, int64_t place, float* target) {
-            std::memcpy(target, f.grad_tape + (b * (S + T) + place) * 2 * H, 2 * H * sizeof(float));
+            if (grad_tape)
+                std::memcpy(target, grad_tape + (b * (S + T) + place) * 2 * H, 2 * H * sizeof(float));
+            else
+                std::fill_n(target, 2 * H, 0.0f);
             const int64_t first = std::max<int64_t>(0, place - S + 1), last = std::min(place, T - 1);
             {
                 WeightedSum by_attention(target, 2 * H), by_score(target, H);
                 for (int64_t t = first; t <= last; t++) {
                     const int64_t step = b * T + t, slot = step * S + place - t;
-                    by_attention.add(f.attentions[slot], f.grad_summaries + step * 2 * H);
-                    by_score.add(f.grad_scores[slot], f.keys + step * H);
+                    by_attention.add(trace.attentions[slot], gradients.summaries + step * 2 * H);
+                    by_score.add(gradients.scores[slot], trace.keys + step * H);
                 }
             }
             const int64_t next = place - S + 1;
             if (next < 0 || next >= T) return;
             const float *gradient = grad_newest + b * product_stride, *keep = nullptr;
-            if (f.newest_keep) keep = f.newest_keep + (b * T + next) * H;
+            if (in.newest_keep) keep = in.newest_keep + (b * T + next) * H;
             for_vectors(H, [&](int64_t u, int64_t lanes) {
                 Vector part = load(gradient + u, lanes);
                 if (keep) part *= load(keep + u, lanes);
@@ -428,50 +439,46 @@ void run_backward(const Sizes& sizes, const Backward& f) {
             });
         };
         member.run([&](Part part) {
-            recurrent_weight.pack(part, f.recurrent_weight, G);
-            key_weight.pack(part, f.key_weight, H);
+            recurrent_weight.pack(part, in.recurrent, G);
+            key_weight.pack(part, in.key, H);
         });
 
         for (int64_t t = T - 1; t >= 0; t--) {
             member.run([&](Part part) {
                 const Range rows = part.of(B);
-                float* grad_recurrent_bias = f.grad_parameters + part.index * (3 * G + 2 * H);
-                float *grad_gates_gain = grad_recurrent_bias + G, *grad_gates_bias = grad_gates_gain + G;
-                float *grad_cell_gain = grad_gates_bias + G, *grad_cell_bias = grad_cell_gain + H;
                 for (int64_t b = rows.begin; b < rows.end; b++) {
                     const int64_t step = b * T + t;
-                    const float *activations = f.activations + step * G, *tanh_cell = f.tanh_cells + step * H;
-                    const float* normalized_cell = f.normalized_cells + step * H;
+                    const float *activations = trace.activations + step * G, *tanh_cell = trace.tanh_cells + step * H;
+                    const float* normalized_cell = trace.normalized_cells + step * H;
+                    float* grad_normalized_cell = gradients.normalized_cells + step * H;
                     gather(b, S + t, grad_state);
 
                     Vector sums{}, products{};
                     for_vectors(H, [&](int64_t u, int64_t lanes) {
-                        const Vector bounded = load(tanh_cell + u, lanes), gain = load(f.cell_gain + u, lanes);
+                        const Vector bounded = load(tanh_cell + u, lanes), gain = load(in.cell_gain + u, lanes);
                         const Vector gradient = load(grad_state + u, lanes) * load(activations + 3 * H + u, lanes) *
                                                 (1.0f - bounded * bounded);
-                        const Vector product = gradient * load(normalized_cell + u, lanes);
-                        add_to(grad_cell_gain + u, product, lanes);
-                        add_to(grad_cell_bias + u, gradient, lanes);
-                        store(grad_normalized_cell + u, gradient * gain, lanes);
+                        store(grad_normalized_cell + u, gradient, lanes);
                         sums += gradient * gain;
-                        products += product * gain;
+                        products += gradient * gain * load(normalized_cell + u, lanes);
                     });
-                    const NormalizationGradient of_cell(sums, products, f.cells_deviations[step], H);
+                    const NormalizationGradient of_cell(sums, products, trace.cells_deviations[step], H);
 
-                    const float* normalized = f.normalized_gates + step * G;
-                    const float* summary_cell = f.summaries + (step * 2 + 1) * H;
-                    float *grad_input = f.grad_input_gates + step * G, *grad_recurrent = f.grad_recurrent + step * G;
-                    float* grad_summary_cell = f.grad_summaries + (step * 2 + 1) * H;
+                    const float* normalized = trace.normalized_gates + step * G;
+                    const float* summary_cell = trace.summaries + (step * 2 + 1) * H;
+                    float* grad_input = gradients.input_gates + step * G;
+                    float* grad_recurrent = gradients.recurrent + step * G;
+                    float* grad_summary_cell = gradients.summaries + (step * 2 + 1) * H;
                     sums = products = Vector{};
                     for_vectors(H, [&](int64_t u, int64_t lanes) {
                         const Vector input_gate = load(activations + u, lanes);
                         const Vector forget_gate = load(activations + H + u, lanes);
                         const Vector candidate = load(activations + 2 * H + u, lanes);
                         const Vector output_gate = load(activations + 3 * H + u, lanes);
-                        const Vector grad_cell = load(grad_state + H + u, lanes) +
-                                                 of_cell(load(grad_normalized_cell + u, lanes),
-                                                         load(normalized_cell + u, lanes));
-                        const Vector gradients[4] = {
+                        const Vector weighted = load(grad_normalized_cell + u, lanes) * load(in.cell_gain + u, lanes);
+                        const Vector grad_cell =
+                            load(grad_state + H + u, lanes) + of_cell(weighted, load(normalized_cell + u, lanes));
+                        const Vector gate_gradients[4] = {
                             grad_cell * candidate * input_gate * (1.0f - input_gate),
                             grad_cell * load(summary_cell + u, lanes) * forget_gate * (1.0f - forget_gate),
                             grad_cell * input_gate * (1.0f - candidate * candidate),
@@ -479,22 +486,17 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                                 (1.0f - output_gate)};
                         for (int gate = 0; gate < 4; gate++) {
                             const int64_t i = gate * H + u;
-                            const Vector gain = load(f.gates_gain + i, lanes);
-                            const Vector product = gradients[gate] * load(normalized + i, lanes);
-                            store(grad_input + i, gradients[gate], lanes);
-                            add_to(grad_gates_gain + i, product, lanes);
-                            add_to(grad_gates_bias + i, gradients[gate], lanes);
-                            sums += gradients[gate] * gain;
-                            products += product * gain;
+                            const Vector weighted = gate_gradients[gate] * load(in.gates_gain + i, lanes);
+                            store(grad_input + i, gate_gradients[gate], lanes);
+                            sums += weighted;
+                            products += weighted * load(normalized + i, lanes);
                         }
                         store(grad_summary_cell + u, grad_cell * forget_gate, lanes);
                     });
-                    const NormalizationGradient of_gates(sums, products, f.gates_deviations[step], G);
+                    const NormalizationGradient of_gates(sums, products, trace.gates_deviations[step], G);
                     for_vectors(G, [&](int64_t i, int64_t lanes) {
-                        const Vector gradient = load(grad_input + i, lanes) * load(f.gates_gain + i, lanes);
-                        const Vector of_map = of_gates(gradient, load(normalized + i, lanes));
-                        store(grad_recurrent + i, of_map, lanes);
-                        add_to(grad_recurrent_bias + i, of_map, lanes);
+                        const Vector gradient = load(grad_input + i, lanes) * load(in.gates_gain + i, lanes);
+                        store(grad_recurrent + i, of_gates(gradient, load(normalized + i, lanes)), lanes);
                     });
                     gate_rows.set(b, grad_recurrent, nullptr, G);
                 }
@@ -508,12 +510,12 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                 const Range rows = part.of(B);
                 for (int64_t b = rows.begin; b < rows.end; b++) {
                     const int64_t step = b * T + t;
-                    float* grad_summary = f.grad_summaries + step * 2 * H;
+                    float* grad_summary = gradients.summaries + step * 2 * H;
                     std::memcpy(grad_summary, summary_products + b * product_stride, H * sizeof(float));
 
-                    const float *attention = f.attentions + step * S, *gates = f.gates + step * S;
-                    const float* terms = f.exponentials + step * S;
-                    float *grad_gates = f.grad_gates + step * S, *grad_scores = f.grad_scores + step * S;
+                    const float *attention = trace.attentions + step * S, *gates = in.gates + step * S;
+                    const float* terms = trace.exponentials + step * S;
+                    float *grad_gates = gradients.gates + step * S, *grad_scores = gradients.scores + step * S;
                     float gated_sum = ATTENTION_EPSILON, taken = 0, scores_sum = 0, num_largest = 0;
                     for (int64_t s = 0; s < S; s++) {
                         grad_gates[s] = dot(grad_summary, memory(b, t + s), 2 * H);
@@ -530,15 +532,15 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                     for (int64_t s = 0; s < S; s++)
                         if (terms[s] == 1) grad_scores[s] -= scores_sum / num_largest;
 
-                    float* grad_key = f.grad_keys + step * H;
+                    float* grad_key = gradients.input_keys + step * H;
                     std::fill_n(grad_key, H, 0.0f);
                     {
                         WeightedSum memories(grad_key, H);
                         for (int64_t s = 0; s < S; s++) memories.add(grad_scores[s] * scale, memory(b, t + s));
                     }
-                    if (f.key_keep)
+                    if (in.key_keep)
                         for_vectors(H, [&](int64_t u, int64_t lanes) {
-                            const Vector keep = load(f.key_keep + step * H + u, lanes);
+                            const Vector keep = load(in.key_keep + step * H + u, lanes);
                             store(grad_key + u, load(grad_key + u, lanes) * keep, lanes);
                         });
                     key_rows.set(b, grad_key, nullptr, H);
@@ -551,9 +553,10 @@ void run_backward(const Sizes& sizes, const Backward& f) {
         }
         member.run([&](Part part) {
             const Range rows = part.of(B);
-            for (int64_t b = rows.begin; f.grad_memories && b < rows.end; b++)
+            if (!sizes.memories_need_gradient) return;
+            for (int64_t b = rows.begin; b < rows.end; b++)
                 for (int64_t place = 0; place < S; place++)
-                    gather(b, place, f.grad_memories + (b * S + place) * 2 * H);
+                    gather(b, place, gradients.memories + (b * S + place) * 2 * H);
         });
     }
 }
@@ -563,7 +566,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 extern "C" {
 
 // Returns the version of the structures above, or 0 if this CPU lacks the instructions of this library.
-int prpn_interface() { return is_supported() ? 2 : 0; }
+int prpn_interface() { return is_supported() ? 3 : 0; }
 
 // Both return 0, or 1 when memory runs out.
 int prpn_forward(const Sizes* sizes, const Forward* arguments) {

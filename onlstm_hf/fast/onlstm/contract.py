@@ -1,7 +1,8 @@
 """Arguments and results of the fast paths of the ordered-neurons recurrence (see `FastPath`).
 
 Shapes have `T` steps, `B` rows, `C` chunks of `K` units (`H = C * K`) and `G = 2 * C + 4 * H` gates. Sequences (input
-gates, outputs and their gradients) are bfloat16 or have the dtype of all other tensors, float32 or float64.
+gates, outputs and their gradients) are bfloat16 or float32, all other tensors float32. `csrc/onlstm.cpp` has the same
+fields in the same order.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,6 @@ class Inputs(NamedTuple):
     Attributes:
         input_gates: `[T, B, G]`, the affine map of the layer's input, including both biases.
         recurrent_weight: `[G, H]`, the map of the previous hidden state.
-        recurrent_mask: `[G, H]` booleans, `False` where drop-connect drops an entry of the weight, or `None`.
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step.
         mask: `[T, B]` booleans, `False` where a step does not change the state, or `None`.
@@ -23,15 +23,9 @@ class Inputs(NamedTuple):
 
     input_gates: torch.Tensor
     recurrent_weight: torch.Tensor
-    recurrent_mask: torch.Tensor | None
     hidden: torch.Tensor
     cell: torch.Tensor
     mask: torch.Tensor | None
-
-    @property
-    def kept_weight(self) -> torch.Tensor:
-        """Returns the weight without its dropped entries, for paths that do not read the mask."""
-        return self.recurrent_weight if self.recurrent_mask is None else self.recurrent_weight * self.recurrent_mask
 
 
 class Options(NamedTuple):
@@ -84,13 +78,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients that the backward pass through the steps returns. The weight's gradient is one product afterwards.
-
-    Attributes:
-        input_gates: `[T, B, G]`.
-        hidden: `[B, H]`, of the hidden state before the first step.
-        cell: `[B, C, K]`, of the cell state before the first step.
-    """
+    """Gradients of inputs from the backward pass through the steps; that of the weight is one product afterwards."""
 
     input_gates: torch.Tensor
     hidden: torch.Tensor

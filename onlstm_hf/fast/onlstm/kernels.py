@@ -1,86 +1,89 @@
-"""Triton kernels of the ordered-neurons recurrence: each step except its matrix product, forward and backward.
+"""Triton kernels of the ordered-neurons recurrence, and the steps that launch them, forward and backward.
 
-Importing this module fails without Triton. `triton.py` runs the kernels.
-
-A step finds its sequence's tensors through a table of int64 values on the device: the first time step of a series of
-launches, then the address of each tensor or 0. So recorded launches work for any tensors. `forward_step` and
-`backward_step` list their tables. Sequences are float32 or bfloat16, everything else is float32.
+Importing this module fails without Triton. A step finds its sequence's tensors through a table of int64 values on the
+device: the first time step of a series of launches, then the address of each tensor or 0. So recorded launches work
+for any tensors. Sequences are float32 or bfloat16, everything else is float32.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from ..recurrence.triton_math import tanh
+from ..recurrence.triton_math import split_gates, stack_gates, tanh
 
+# Rows are padded to a multiple of this many entries, as tensor cores are fastest if rows are aligned to 16 bytes.
+PITCH = 16
 TABLE_SIZE = 10
 
 
-def write_table(table: torch.Tensor, step: int, tensors: list[torch.Tensor | int | None]) -> None:
-    """Fills a table with a time step and the addresses of contiguous tensors; numbers are stored unchanged.
+class Workspace:
+    """The buffers that the steps of one recurrence share, and the launches of its steps.
 
-    The values are arguments of the launch, so no host memory must outlive it and nothing waits for a copy.
+    Attributes:
+        table: the int64 values through which the steps find the tensors of a sequence.
+        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; the caller sets it.
+        hidden: `[B, H]`: in the forward pass the product's input (the hidden state), in the backward pass its result.
+        gates: `[B, G]`: in the forward pass the product's result, in the backward pass its input (the gradient).
+        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state, or the gradients of the cell state and, at
+            padding, of the hidden state. A step reads one half and writes the other, because a program's threads may
+            still read what others have already written.
+
+    Weight, hidden and gates are padded with columns (the weight also with rows) of zeros.
     """
-    values = [step] + [entry.data_ptr() if isinstance(entry, torch.Tensor) else entry or 0 for entry in tensors]
-    _write_table_kernel[(1,)](table, *values, *[0] * (TABLE_SIZE - len(values)))
 
+    def __init__(self, device, batch_size, num_chunks, chunk_size, product_dtype, sequence_dtype):
+        size = num_chunks * chunk_size
+        padded_size, padded_gates = (-(-n // PITCH) * PITCH for n in (size, 2 * num_chunks + 4 * size))
+        self.weight, self.hidden, self.gates = (
+            torch.zeros(shape, dtype=product_dtype, device=device)
+            for shape in ((padded_gates, padded_size), (batch_size, padded_size), (batch_size, padded_gates))
+        )
+        self.table = torch.zeros(TABLE_SIZE, dtype=torch.int64, device=device)
+        self.carried = torch.zeros(2, 2, batch_size, size, dtype=torch.float32, device=device)
+        self._sizes = batch_size, padded_gates, padded_size, num_chunks, chunk_size
+        self._sequence_dtype = tl.bfloat16 if sequence_dtype == torch.bfloat16 else tl.float32
+        self._chunks, self._units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(chunk_size)
 
-def forward_step(
-    table: torch.Tensor,
-    gates: torch.Tensor,
-    hidden: torch.Tensor,
-    carried: torch.Tensor,
-    offset: int,
-    num_chunks: int,
-    sequence_in_bfloat16: bool,
-) -> None:
-    """Computes the step `table[0] + offset` after its product with the previous hidden state.
+    def write_table(self, step: int, tensors: list[torch.Tensor | int | None]) -> None:
+        """Sets the table to a time step and the addresses of contiguous tensors (0 if empty), or numbers as they are.
 
-    Args:
-        table: step, then input gates `[T, B, G]`, outputs `[T, B, H]`, means over chunks of the master gates
-            `[T, B, 2]`; if saved for the backward pass, cell states before each step `[T, B, H]`, softmaxes of the
-            master gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
-        gates: `[B, >= G]`, the product.
-        hidden: `[B, >= H]`, receives the hidden state for the next product, in the product's dtype.
-        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state. A step reads its own half and writes the
-            other, because a program's threads may still read what others have already written.
-    """
-    batch_size, size = carried.shape[2:]
-    row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
-    chunks = min(row, max(1, 256 // units))
-    _forward_kernel[(batch_size, triton.cdiv(num_chunks, chunks))](
-        table, gates, hidden, carried, offset, batch_size, gates.stride(0), hidden.stride(0), num_chunks,
-        size // num_chunks, tl.bfloat16 if sequence_in_bfloat16 else tl.float32, row, chunks, units, num_warps=4,
-    )  # fmt: skip
+        The values are arguments of the launch, so no host memory must outlive it and nothing waits for a copy.
+        """
+        values = [step] + [entry.data_ptr() if isinstance(entry, torch.Tensor) else entry or 0 for entry in tensors]
+        _write_table_kernel[(1,)](self.table, *values, *[0] * (TABLE_SIZE - len(values)))
 
+    def forward_steps(self, num_steps: int) -> None:
+        """Launches the next steps.
 
-def backward_step(
-    table: torch.Tensor,
-    gates: torch.Tensor,
-    hidden: torch.Tensor,
-    carried: torch.Tensor,
-    offset: int,
-    num_chunks: int,
-    sequence_in_bfloat16: bool,
-) -> None:
-    """Computes the gradients of the gates of the step `table[0] - offset` before their product with the weight.
+        The table has the step, then input gates `[T, B, G]`, outputs `[T, B, H]`, means over chunks of the master
+        gates `[T, B, 2]`; if saved for the backward pass, cell states before each step `[T, B, H]`, softmaxes of the
+        master gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
+        """
+        batch_size, _, _, num_chunks, _ = self._sizes
+        chunks = min(self._chunks, max(1, 256 // self._units))
+        for offset in range(num_steps):
+            torch.mm(self.hidden, self.weight.t(), out=self.gates)
+            _forward_kernel[(batch_size, triton.cdiv(num_chunks, chunks))](
+                self.table, self.gates, self.hidden, self.carried, offset, *self._sizes, self._sequence_dtype,
+                self._chunks, chunks, self._units, num_warps=4,
+            )  # fmt: skip
+        self.table[:1].add_(num_steps)
 
-    Args:
-        table: step, then the gradients (or none) of outputs `[T, B, H]` and of the master gates' means `[T, B, 2]`;
-            what the forward pass saved: cell states, softmaxes and activated gates; the cell state after the last step
-            `[B, H]`, the number `T`; the mask, or none; and the output, the gradient of the input gates `[T, B, G]`.
-        gates: `[B, >= G]`, receives that gradient for the product, in the product's dtype.
-        hidden: `[B, >= H]`, the gradient of this step's hidden state from the next step's product.
-        carried: as in `forward_step`, the gradients of the cell state and, at padding, of the hidden state. A step
-            reads the other half and writes its own.
-    """
-    batch_size, size = carried.shape[2:]
-    chunks, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
-    _backward_kernel[(batch_size,)](
-        table, gates, hidden, carried, offset, batch_size, gates.stride(0), hidden.stride(0), num_chunks,
-        size // num_chunks, tl.bfloat16 if sequence_in_bfloat16 else tl.float32, chunks, units,
-        num_warps=min(16, max(4, chunks * units // 256)),
-    )  # fmt: skip
+    def backward_steps(self, num_steps: int) -> None:
+        """Launches the next steps backward in time.
+
+        The table has the step, then the gradients (or none) of outputs `[T, B, H]` and of the master gates' means
+        `[T, B, 2]`; what the forward pass saved: cell states, softmaxes and activated gates; the cell state after the
+        last step `[B, H]`, the number `T`; the mask, or none; and the gradient of the input gates `[T, B, G]`.
+        """
+        num_warps = min(16, max(4, self._chunks * self._units // 256))
+        for offset in range(num_steps):
+            _backward_kernel[(self._sizes[0],)](
+                self.table, self.gates, self.hidden, self.carried, offset, *self._sizes, self._sequence_dtype,
+                self._chunks, self._units, num_warps=num_warps,
+            )  # fmt: skip
+            torch.mm(self.gates, self.weight, out=self.hidden)
+        self.table[:1].sub_(num_steps)
 
 
 @triton.jit(do_not_specialize=["v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"])
@@ -168,16 +171,14 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
     within_chunk = tl.arange(0, UNITS)[None, :]
     units = chunks[:, None] * CHUNK_SIZE + within_chunk
     exists = (chunks[:, None] < NUM_CHUNKS) & (within_chunk < CHUNK_SIZE)
-    input_gates += 2 * NUM_CHUNKS + units
-    gates += 2 * NUM_CHUNKS + units
-    candidate = tl.load(input_gates, exists, 0.0).to(tl.float32)
-    candidate = tanh(candidate + tl.load(gates, exists, 0.0).to(tl.float32))
-    input_gate = tl.load(input_gates + SIZE, exists, 0.0).to(tl.float32)
-    input_gate = tl.sigmoid(input_gate + tl.load(gates + SIZE, exists, 0.0).to(tl.float32))
-    forget_gate = tl.load(input_gates + 2 * SIZE, exists, 0.0).to(tl.float32)
-    forget_gate = tl.sigmoid(forget_gate + tl.load(gates + 2 * SIZE, exists, 0.0).to(tl.float32))
-    output_gate = tl.load(input_gates + 3 * SIZE, exists, 0.0).to(tl.float32)
-    output_gate = tl.sigmoid(output_gate + tl.load(gates + 3 * SIZE, exists, 0.0).to(tl.float32))
+    gate = tl.arange(0, 4)[:, None, None]
+    columns = gate * SIZE + units[None, :, :]
+    all_exist = (gate < 4) & exists[None, :, :]
+    logits = tl.load(input_gates + 2 * NUM_CHUNKS + columns, all_exist, 0.0).to(tl.float32)
+    logits += tl.load(gates + 2 * NUM_CHUNKS + columns, all_exist, 0.0).to(tl.float32)
+    activated = tl.where(gate == 0, tanh(logits), tl.sigmoid(logits))
+    tl.store(activations + columns, activated, mask=all_exist & saves)
+    candidate, input_gate, forget_gate, output_gate = split_gates(activated, gate)
 
     master_input_gate, master_forget_gate = (1 - input_cumulative)[:, None], master_forget_gate[:, None]
     overlap = master_input_gate * master_forget_gate
@@ -190,13 +191,7 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
     tl.store(carried_hidden + given + units, output, mask=exists)
     tl.store(hidden + units, output.to(hidden.dtype.element_ty), mask=exists)
     tl.store(outputs + units, output.to(SEQUENCE), mask=exists)
-
     tl.store(cells + units, previous, mask=exists & saves)
-    activations += units
-    tl.store(activations, candidate, mask=exists & saves)
-    tl.store(activations + SIZE, input_gate, mask=exists & saves)
-    tl.store(activations + 2 * SIZE, forget_gate, mask=exists & saves)
-    tl.store(activations + 3 * SIZE, output_gate, mask=exists & saves)
 
 
 @triton.jit(do_not_specialize=["offset", "batch_size", "gates_pitch", "hidden_pitch"])
@@ -244,11 +239,11 @@ def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pi
     passed_on = tl.where(real, 0.0, grad_cell)
     grad_hidden = tl.where(real, grad_hidden, 0.0)
 
-    activations += units
-    candidate = tl.load(activations, exists, 0.0)
-    input_gate = tl.load(activations + SIZE, exists, 0.0)
-    forget_gate = tl.load(activations + 2 * SIZE, exists, 0.0)
-    output_gate = tl.load(activations + 3 * SIZE, exists, 0.0)
+    gate = tl.arange(0, 4)[:, None, None]
+    columns = gate * SIZE + units[None, :, :]
+    all_exist = (gate < 4) & exists[None, :, :]
+    activated = tl.load(activations + columns, all_exist, 0.0)
+    candidate, input_gate, forget_gate, output_gate = split_gates(activated, gate)
     previous = tl.load(cells + units, exists, 0.0)
     cell = tl.load(cells + batch_size * SIZE + units, exists & (is_last == 0), 0.0)
     cell_tanh = tanh(cell + tl.load(last_cell + units, exists & is_last, 0.0))
@@ -261,21 +256,15 @@ def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pi
     grad_cell = tl.where(real, grad_cell + grad_hidden * output_gate * (1 - cell_tanh * cell_tanh), 0.0)
     passed_on += grad_cell * (forget_gate * overlap + (master_forget_gate - overlap))
     tl.store(carried_cell + given + units, passed_on, mask=exists)
-    grad_candidate = grad_cell * (input_gate * overlap + (master_input_gate - overlap)) * (1 - candidate * candidate)
-    grad_input = grad_cell * overlap * candidate * input_gate * (1 - input_gate)
-    grad_forget = grad_cell * overlap * previous * forget_gate * (1 - forget_gate)
-    grad_output = grad_hidden * cell_tanh * output_gate * (1 - output_gate)
-    grad_units = grad_gates + 2 * NUM_CHUNKS + units
-    tl.store(grad_units, grad_candidate.to(SEQUENCE), mask=exists)
-    tl.store(grad_units + SIZE, grad_input.to(SEQUENCE), mask=exists)
-    tl.store(grad_units + 2 * SIZE, grad_forget.to(SEQUENCE), mask=exists)
-    tl.store(grad_units + 3 * SIZE, grad_output.to(SEQUENCE), mask=exists)
+    grad_activated = stack_gates(
+        grad_cell * (input_gate * overlap + (master_input_gate - overlap)), grad_cell * overlap * candidate,
+        grad_cell * overlap * previous, grad_hidden * cell_tanh, gate,
+    )  # fmt: skip
+    slope = tl.where(gate == 0, 1 - activated * activated, activated * (1 - activated))
+    grad_units = grad_activated * slope
     PRODUCT: tl.constexpr = gates.dtype.element_ty
-    units_of_product = gates + 2 * NUM_CHUNKS + units
-    tl.store(units_of_product, grad_candidate.to(PRODUCT), mask=exists)
-    tl.store(units_of_product + SIZE, grad_input.to(PRODUCT), mask=exists)
-    tl.store(units_of_product + 2 * SIZE, grad_forget.to(PRODUCT), mask=exists)
-    tl.store(units_of_product + 3 * SIZE, grad_output.to(PRODUCT), mask=exists)
+    tl.store(grad_gates + 2 * NUM_CHUNKS + columns, grad_units.to(SEQUENCE), mask=all_exist)
+    tl.store(gates + 2 * NUM_CHUNKS + columns, grad_units.to(PRODUCT), mask=all_exist)
 
     # The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
     slack = candidate * (input_gate - 1) + previous * (forget_gate - 1)

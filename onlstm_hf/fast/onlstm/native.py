@@ -4,44 +4,16 @@ import ctypes
 
 import torch
 
-from ..recurrence.fast_path import FastPath
 from ..recurrence.native_library import NativeOperator
-from .contract import Gradients, Inputs, Options, Trace
-
-OPERATOR = NativeOperator("onlstm", interface=2)
-# Packing the weight is worthwhile from this many steps.
-MIN_LENGTH = 4
+from .contract import Gradients, Options, Trace
 
 
 class _Sizes(ctypes.Structure):
     _fields_ = [
-        ("length", ctypes.c_int64),
-        ("batch_size", ctypes.c_int64),
-        ("num_chunks", ctypes.c_int64),
-        ("chunk_size", ctypes.c_int64),
-        ("num_threads", ctypes.c_int32),
-        ("sequence_is_bfloat16", ctypes.c_int32),
-        ("product_is_bfloat16", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("length", "batch_size", "num_chunks", "chunk_size")),
+        *((name, ctypes.c_int32) for name in ("num_threads", "sequence_is_bfloat16", "product_is_bfloat16")),
         ("recurrent_scale", ctypes.c_float),
     ]
-
-
-def forward(inputs: Inputs, options: Options) -> Trace:
-    """See `FastPath.forward`."""
-    trace = Trace.empty(inputs, options)
-    OPERATOR.call("forward", _sizes(trace, options), inputs, trace)
-    return trace
-
-
-def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
-    """See `FastPath.backward`."""
-    gradients = Gradients.empty(trace, inputs)
-    read = [
-        grad_trace.outputs, grad_trace.last_cell, grad_trace.distances, inputs.recurrent_weight, inputs.recurrent_mask,
-        trace.last_cell, inputs.mask, trace.cells, trace.softmaxes, trace.activations,
-    ]  # fmt: skip
-    OPERATOR.call("backward", _sizes(trace, options), read, gradients)
-    return gradients
 
 
 def _sizes(trace: Trace, options: Options) -> _Sizes:
@@ -55,6 +27,5 @@ def _sizes(trace: Trace, options: Options) -> _Sizes:
     )
 
 
-PATH = FastPath(
-    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: len(sequence) >= MIN_LENGTH
-)
+OPERATOR = NativeOperator("onlstm", interface=3)
+PATH = OPERATOR.path(Trace, Gradients, _sizes, time_dim=0)

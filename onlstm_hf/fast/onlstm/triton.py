@@ -4,111 +4,56 @@ The matrix library computes the product with the recurrent weight, on tensor cor
 them. The kernels of `kernels.py` compute the rest of a step in float32.
 """
 
-from collections.abc import Callable
-
 import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.gpu import HAS_TRITON, unsupported_reason
-from ..recurrence.step_graphs import KeptBuffers, StepGraphs
+from ..recurrence.operator import product_dtype
+from ..recurrence.step_graphs import KeptBuffers, StepGraphs, is_capturing
 from .contract import Gradients, Inputs, Options, Trace
 
 if HAS_TRITON:
-    from .kernels import TABLE_SIZE, backward_step, forward_step, write_table
-
-# Shorter sequences, mainly one-token decoding, gain nothing from a cached weight and recorded steps.
-MIN_KEPT_LENGTH = 4
-# Rows are padded to a multiple of this many entries, as tensor cores are fastest if rows are aligned to 16 bytes.
-PITCH = 16
-
-
-class _Workspace:
-    """The buffers that the steps of one recurrence share, and the launches of its steps.
-
-    Attributes:
-        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; the caller sets it.
-        hidden: `[B, H]`: in the forward pass the product's input (the hidden state), in the backward pass its result.
-        gates: `[B, G]`: in the forward pass the product's result, in the backward pass its input (the gradient).
-        table, carried: other inputs and outputs of a step (see `forward_step` and `backward_step`).
-
-    The first three may be padded with columns (the weight also with rows) of zeros.
-    """
-
-    def __init__(self, device, batch_size, num_chunks, chunk_size, product_dtype, sequence_dtype, pitch=1):
-        size = num_chunks * chunk_size
-        padded_size, padded_gates = (-(-n // pitch) * pitch for n in (size, 2 * num_chunks + 4 * size))
-        self.table = torch.zeros(TABLE_SIZE, dtype=torch.int64, device=device)
-        self.hidden = torch.zeros(batch_size, padded_size, dtype=product_dtype, device=device)
-        self.gates = torch.zeros(batch_size, padded_gates, dtype=product_dtype, device=device)
-        self.carried = torch.zeros(2, 2, batch_size, size, dtype=torch.float32, device=device)
-        self._options = num_chunks, sequence_dtype == torch.bfloat16
-
-    def forward_steps(self, num_steps: int) -> None:
-        """Launches the next steps."""
-        for offset in range(num_steps):
-            torch.mm(self.hidden, self.weight.t(), out=self.gates)
-            forward_step(self.table, self.gates, self.hidden, self.carried, offset, *self._options)
-        self.table[:1].add_(num_steps)
-
-    def backward_steps(self, num_steps: int) -> None:
-        """Launches the next steps backwards in time."""
-        for offset in range(num_steps):
-            backward_step(self.table, self.gates, self.hidden, self.carried, offset, *self._options)
-            torch.mm(self.gates, self.weight, out=self.hidden)
-        self.table[:1].sub_(num_steps)
-
+    from .kernels import Workspace
 
 KEPT = KeptBuffers()
 
 
-def _workspace(
-    length: int, trace: Trace, inputs: Inputs, options: Options
-) -> tuple[_Workspace, Callable[[int], None], Callable[[int], None]]:
-    """Returns a workspace with the weight, and the functions that run a number of steps forward and backward."""
-    device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
-    sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
-    weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
+def _workspace(trace: Trace, inputs: Inputs, options: Options) -> tuple["Workspace", StepGraphs, StepGraphs]:
+    """Returns a workspace with the weight, and what runs its steps forward and backward."""
+    device = trace.outputs.device
+    sizes_and_dtypes = *trace.last_cell.shape, product_dtype(options), trace.outputs.dtype
 
-    def make() -> tuple[_Workspace, StepGraphs, StepGraphs]:
-        workspace = _Workspace(device, *sizes_and_dtypes, pitch=PITCH)
-        rows, columns = workspace.gates.shape[1], workspace.hidden.shape[1]
-        workspace.weight = torch.zeros(rows, columns, dtype=product_dtype, device=device)
+    def make() -> tuple["Workspace", StepGraphs, StepGraphs]:
+        workspace = Workspace(device, *sizes_and_dtypes)
         runs = workspace.forward_steps, workspace.backward_steps
-        return workspace, *(StepGraphs(run_steps, device, KEPT.recorder) for run_steps in runs)
+        return workspace, *(StepGraphs(run_steps, device, KEPT) for run_steps in runs)
 
-    # A CUDA graph that the caller records must own all memory that it uses.
-    if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
-        workspace = _Workspace(device, *sizes_and_dtypes)
-        workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
-        return workspace, workspace.forward_steps, workspace.backward_steps
-    workspace, forward_graphs, backward_graphs = KEPT.get(device, sizes_and_dtypes, make)
-    rows, columns = weight.shape
-    torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
+    workspace, *graphs = make() if is_capturing(device) else KEPT.get(device, sizes_and_dtypes, make)
+    rows, columns = inputs.recurrent_weight.shape
+    torch.mul(inputs.recurrent_weight, options.recurrent_scale, out=workspace.weight[:rows, :columns])
     # Otherwise values of another sequence in the padding, such as NaN, would affect the products.
     workspace.hidden.zero_()
     workspace.gates.zero_()
-    return workspace, forward_graphs.run, backward_graphs.run
+    return workspace, *graphs
 
 
-@torch.no_grad()
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
     trace = Trace.empty(inputs, options)
     length, batch_size, size = trace.outputs.shape
     input_gates, mask = _contiguous(inputs.input_gates, inputs.mask)
     with torch.cuda.device_of(input_gates), KEPT.launching:
-        workspace, run, _ = _workspace(length, trace, inputs, options)
+        workspace, steps, _ = _workspace(trace, inputs, options)
         workspace.hidden[:, :size].copy_(inputs.hidden)
         workspace.carried[0, 0].copy_(inputs.cell.reshape(batch_size, size))
         workspace.carried[1, 0].copy_(inputs.hidden)
-        saved = (trace.cells, trace.softmaxes, trace.activations) if options.save_for_backward else (None, None, None)
-        write_table(workspace.table, 0, [input_gates, trace.outputs, trace.distances, *saved, mask])
-        run(length)
+        written = trace.outputs, trace.distances, trace.cells, trace.softmaxes, trace.activations
+        workspace.write_table(0, [input_gates, *written, mask])
+        steps.run(length)
         trace.last_cell.copy_(workspace.carried[0, length % 2].view(trace.last_cell.shape))
     return trace
 
 
-@torch.no_grad()
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
     length, batch_size, size = trace.cells.shape
@@ -118,12 +63,12 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         inputs.mask,
     )  # fmt: skip
     with torch.cuda.device_of(trace.outputs), KEPT.launching:
-        workspace, _, run = _workspace(length, trace, inputs, options)
+        workspace, _, steps = _workspace(trace, inputs, options)
         workspace.carried.zero_()
         if grad_trace.last_cell is not None:
             workspace.carried[0, length % 2].copy_(grad_trace.last_cell.reshape(batch_size, size))
-        write_table(workspace.table, length - 1, [*read, length, mask, gradients.input_gates])
-        run(length)
+        workspace.write_table(length - 1, [*read, length, mask, gradients.input_gates])
+        steps.run(length)
         grad_cell, carried_hidden = workspace.carried[:, 0]
         torch.add(workspace.hidden[:, :size], carried_hidden, out=gradients.hidden)
         gradients.cell.copy_(grad_cell.view(gradients.cell.shape))

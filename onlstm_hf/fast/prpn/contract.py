@@ -1,39 +1,12 @@
 """Arguments and results of the fast paths of the reading network's recurrence (see `FastPath`).
 
-Shapes have `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All tensors are float32, or all
-are float64.
+Shapes have `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All tensors are float32.
+`csrc/prpn.cpp` has the same fields in the same order.
 """
 
 from typing import NamedTuple
 
 import torch
-
-# Added to the attention's denominator, the sum of its gated terms.
-ATTENTION_EPSILON = 1e-8
-# Added to the standard deviation in layer normalisation.
-DEVIATION_EPSILON = 1e-6
-
-
-class ReadingWeights(NamedTuple):
-    """The weights of one layer of the reading network, without its map of the layer's input to the gates.
-
-    Attributes:
-        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the attention key.
-        key_bias: `[H]`, its bias.
-        recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates.
-        recurrent_bias: `[4 * H]`, its bias.
-        gates_gain, gates_bias: `[4 * H]`, gain and bias of the layer normalisation of that map.
-        cell_gain, cell_bias: `[H]`, gain and bias of the layer normalisation of the cell state.
-    """
-
-    key: torch.Tensor
-    key_bias: torch.Tensor
-    recurrent: torch.Tensor
-    recurrent_bias: torch.Tensor
-    gates_gain: torch.Tensor
-    gates_bias: torch.Tensor
-    cell_gain: torch.Tensor
-    cell_bias: torch.Tensor
 
 
 class Inputs(NamedTuple):
@@ -43,12 +16,14 @@ class Inputs(NamedTuple):
         input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
         input_keys: `[B, T, H]`, the layer input's part of the attention keys.
         key: `[H, H]`, map of the newest hidden state to the attention key.
-        recurrent, recurrent_bias, gates_gain, gates_bias, cell_gain, cell_bias: see `ReadingWeights`.
+        recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates, times its dropout mask.
+        recurrent_bias: `[4 * H]`, its bias.
+        gates_gain, gates_bias: `[4 * H]`, gain and bias of the layer normalisation of that map.
+        cell_gain, cell_bias: `[H]`, gain and bias of the layer normalisation of the cell state.
         gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
         memories: `[B, S, 2, H]`, hidden and cell states before the first step, oldest first.
         newest_keep: `[B, T, H]`, dropout mask of the newest hidden state as input of the key's map, or `None`.
         key_keep: `[B, T, H]`, dropout mask of the key, or `None`.
-        summary_keep: `[H]`, dropout mask of the summarised hidden state for all steps and rows, or `None`.
     """
 
     input_gates: torch.Tensor
@@ -64,12 +39,6 @@ class Inputs(NamedTuple):
     memories: torch.Tensor
     newest_keep: torch.Tensor | None
     key_keep: torch.Tensor | None
-    summary_keep: torch.Tensor | None
-
-    @property
-    def masked_recurrent_weight(self) -> torch.Tensor:
-        """Returns the recurrent map `[4 * H, H]`, multiplied by the dropout mask of its input, the summaries."""
-        return self.recurrent if self.summary_keep is None else self.recurrent * self.summary_keep
 
 
 class Options(NamedTuple):
@@ -114,49 +83,43 @@ class Trace(NamedTuple):
     cells_deviations: torch.Tensor
 
     @classmethod
-    def empty(cls, inputs: Inputs) -> "Trace":
-        """Returns empty tensors of the right shapes and dtypes."""
-        input_gates = inputs.input_gates
-        batch_size, length, num_slots = inputs.gates.shape
-        size = input_gates.shape[-1] // 4
+    def empty(cls, inputs: Inputs, options: Options) -> "Trace":
+        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
+        (batch_size, length, num_slots), size = inputs.gates.shape, len(inputs.key)
         slots, units = (num_slots,), (size,)
         by_step = [slots, slots, units, (2, size), (4 * size,), (4, size), units, units, (1,), (1,)]
         return cls(
-            input_gates.new_empty(batch_size, num_slots + length, 2, size),
-            *(input_gates.new_empty(batch_size, length, *shape) for shape in by_step),
+            inputs.gates.new_empty(batch_size, num_slots + length, 2, size),
+            *(inputs.gates.new_empty(batch_size, length, *shape) for shape in by_step),
         )
-
-    @classmethod
-    def begin(cls, inputs: Inputs) -> "Trace":
-        """Returns empty tensors for a path to fill, with the memories at the start of the tape."""
-        trace = cls.empty(inputs)
-        trace.tape[:, : inputs.gates.shape[-1]] = inputs.memories
-        return trace
 
 
 class Gradients(NamedTuple):
-    """Gradients that the backward pass through the steps returns. Those of the maps are one product each afterwards.
+    """Gradients that the backward pass through the steps returns; those of the weights are computed from them.
 
     Attributes:
         input_gates: `[B, T, 4 * H]`.
         input_keys: `[B, T, H]`.
         recurrent: `[B, T, 4 * H]`, of the map of the summaries, before its normalisation.
-        recurrent_bias: `[4 * H]`, the sum of `recurrent` over rows and steps.
-        gates_gain: `[4 * H]`.
-        gates_bias: `[4 * H]`.
-        cell_gain: `[H]`.
-        cell_bias: `[H]`.
+        normalized_cells: `[B, T, H]`, of the normalised cells after gain and bias.
         gates: `[B, T, S]`.
+        scores: `[B, T, S]`, of the attention's scores; only used by the steps.
+        summaries: `[B, T, 2, H]`; only used by the steps.
         memories: `[B, S, 2, H]`, of the memories before the first step; 0 without `memories_need_gradient`.
     """
 
     input_gates: torch.Tensor
     input_keys: torch.Tensor
     recurrent: torch.Tensor
-    recurrent_bias: torch.Tensor
-    gates_gain: torch.Tensor
-    gates_bias: torch.Tensor
-    cell_gain: torch.Tensor
-    cell_bias: torch.Tensor
+    normalized_cells: torch.Tensor
     gates: torch.Tensor
+    scores: torch.Tensor
+    summaries: torch.Tensor
     memories: torch.Tensor
+
+    @classmethod
+    def empty(cls, trace: Trace, inputs: Inputs) -> "Gradients":
+        """Returns tensors of the right shapes and dtypes for a path to fill; the memories are 0."""
+        gates, cells, slots = trace.normalized_gates, trace.normalized_cells, trace.attentions
+        memories = trace.tape.new_zeros(len(trace.tape), slots.shape[-1], *trace.tape.shape[2:])
+        return cls(*map(torch.empty_like, (gates, cells, gates, cells, slots, slots, trace.summaries)), memories)

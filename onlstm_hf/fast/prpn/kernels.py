@@ -1,115 +1,87 @@
-"""Triton kernels of the reading network's recurrence: each step except its two matrix products, forward and backward.
+"""Triton kernels of the reading network's recurrence, and the steps that launch them, forward and backward.
 
-Importing this module fails without Triton. `triton.py` runs the kernels. One program computes one row of the batch.
-Shapes have `B` rows, `T` steps, `S` memory slots and `H` units. All tensors are contiguous and in float32. Only the
-operands of products are in the product's dtype.
+Importing this module fails without Triton. One program computes one row of the batch. All tensors are those of
+`contract.py`, contiguous and in float32; only the weights and `Work` of products are in the product's dtype.
 """
 
+import torch
 import triton
 import triton.language as tl
 
-from ..recurrence.triton_math import tanh
-from .contract import ATTENTION_EPSILON, DEVIATION_EPSILON
+from ..recurrence.triton_math import split_gates, stack_gates, tanh
 
 # Units per block in the attention's loops over all units.
 ATTENTION_BLOCK = 256
+# Added to the attention's denominator, the sum of its gated terms.
+ATTENTION_EPSILON = tl.constexpr(1e-8)
+# Added to the standard deviation in layer normalisation.
+DEVIATION_EPSILON = tl.constexpr(1e-6)
 
 
-def attention_step(step: int, inputs, product, trace, operand) -> None:
-    """Computes the attention of a step, after the product that maps the newest memory to a part of the key.
-
-    Args:
-        step: counted from 0.
-        inputs: the `Inputs`, with the input's part of the keys divided by `sqrt(H)`.
-        product: `[B, H]`, the newest memory's part, also divided.
-        trace: the `Trace`; its keys, exponentials, attentions and summaries are written.
-        operand: `[B, H]`, receives the summary of the hidden states for the product with the recurrent weight.
-    """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = product.shape[1]
-    block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
-    _attention_kernel[(batch_size,)](
-        inputs.input_keys, product, inputs.key_keep, inputs.gates, trace.tape, trace.keys, trace.exponentials,
-        trace.attentions, trace.summaries, operand, step, length, num_slots, size, inputs.key_keep is not None,
-        ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
-    )  # fmt: skip
-
-
-def cell_step(step: int, inputs, product, trace, operand) -> None:
-    """Computes the LSTM cell of a step, after the product of the summary with the recurrent weight.
+def forward_steps(inputs, trace, work) -> None:
+    """Fills the trace, whose tape starts with the memories.
 
     Args:
-        step: counted from 0.
-        inputs: the `Inputs`.
-        product: `[B, 4 * H]`.
-        trace: the `Trace`; its fields of gates and cells are written, and the step's entry of the tape.
-        operand: `[B, H]`, receives the new hidden state, times its mask in the next step, for the next product.
-    """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = trace.keys.shape[2]
-    block = triton.next_power_of_2(size)
-    _cell_kernel[(batch_size,)](
-        inputs.input_gates, product, inputs.recurrent_bias, inputs.gates_gain, inputs.gates_bias, inputs.cell_gain,
-        inputs.cell_bias, inputs.newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
-        trace.normalized_cells, trace.tanh_cells, trace.gates_deviations, trace.cells_deviations, operand, step,
-        length, num_slots, size, inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
-    )  # fmt: skip
-
-
-def cell_backward_step(step: int, inputs, product, trace, buffers, operand) -> None:
-    """Computes the gradients from a step's memory through its cell to the product with the recurrent weight.
-
-    Args:
-        step: counted from 0.
-        inputs: the `Inputs`.
-        product: `[B, H]`, the gradient of this memory from the next step's key, before the mask.
+        inputs: the `Inputs`; the input's part of the keys and the key's map are divided by `sqrt(H)`.
         trace: the `Trace`.
-        buffers: the `BackwardBuffers`.
-        operand: `[B, 4 * H]`, receives the gradient for the product with the recurrent weight.
+        work: the `Work`, whose `newest` is that of the first step.
     """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = trace.keys.shape[2]
-    block = triton.next_power_of_2(size)
-    _cell_backward_kernel[(batch_size,)](
-        inputs.gates_gain, inputs.cell_gain, inputs.newest_keep, trace.attentions, trace.keys, trace.summaries,
-        trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
-        trace.cells_deviations, buffers.tape, buffers.scores, buffers.summaries, buffers.activations,
-        buffers.recurrent, buffers.normalized_cells, product, operand, step, length, num_slots, size,
-        inputs.newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
-    )  # fmt: skip
+    batch_size, length, num_slots, size, slots, row, block, num_warps = _sizes(inputs)
+    for step in range(length):
+        torch.mm(work.newest, inputs.key.t(), out=work.key)
+        _attention_kernel[(batch_size,)](
+            inputs.input_keys, work.key, inputs.key_keep, inputs.gates, trace.tape, trace.keys, trace.exponentials,
+            trace.attentions, trace.summaries, work.summary, step, length, num_slots, size, slots, block, num_warps=4,
+        )  # fmt: skip
+        torch.mm(work.summary, inputs.recurrent.t(), out=work.recurrent)
+        _cell_kernel[(batch_size,)](
+            inputs.input_gates, work.recurrent, inputs.recurrent_bias, inputs.gates_gain, inputs.gates_bias,
+            inputs.cell_gain, inputs.cell_bias, inputs.newest_keep, trace.tape, trace.summaries,
+            trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells,
+            trace.gates_deviations, trace.cells_deviations, work.newest, step, length, num_slots, size, row,
+            num_warps=num_warps,
+        )  # fmt: skip
 
 
-def attention_backward_step(step: int, inputs, product, trace, buffers, operand) -> None:
-    """Computes the gradients of a step's attention, after the product with the recurrent weight.
+def backward_steps(inputs, trace, grad_trace, gradients, work) -> None:
+    """Fills the gradients, except that of the memories.
 
     Args:
-        step: counted from 0.
-        inputs: the `Inputs`.
-        product: `[B, H]`, the gradient of the summary of the hidden states.
-        trace: the `Trace`.
-        buffers: the `BackwardBuffers`; the step's scores, gates, keys and summary are written.
-        operand: `[B, H]`, receives the gradient of the key for the product with the key's map.
+        inputs, trace: as after `forward_steps`.
+        grad_trace: the gradient of the `Trace`; only its tape is read.
+        gradients: the `Gradients`.
+        work: the `Work`; its `newest` ends as the gradient of the memory before the first step, from its key.
     """
-    batch_size, length, num_slots = inputs.gates.shape
-    size = product.shape[1]
-    block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
-    _attention_backward_kernel[(batch_size,)](
-        product, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions, buffers.scores,
-        buffers.gates, buffers.keys, buffers.summaries, operand, step, length, num_slots, size,
-        inputs.key_keep is not None, ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
-    )  # fmt: skip
+    batch_size, length, num_slots, size, slots, row, block, num_warps = _sizes(inputs)
+    for step in reversed(range(length)):
+        _cell_backward_kernel[(batch_size,)](
+            inputs.gates_gain, inputs.cell_gain, inputs.newest_keep, trace.attentions, trace.keys, trace.summaries,
+            trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells,
+            trace.gates_deviations, trace.cells_deviations, grad_trace.tape, gradients.scores, gradients.summaries,
+            gradients.input_gates, gradients.recurrent, gradients.normalized_cells, work.newest, work.recurrent, step,
+            length, num_slots, size, row, num_warps=num_warps,
+        )  # fmt: skip
+        torch.mm(work.recurrent, inputs.recurrent, out=work.summary)
+        _attention_backward_kernel[(batch_size,)](
+            work.summary, inputs.key_keep, inputs.gates, trace.tape, trace.exponentials, trace.attentions,
+            gradients.scores, gradients.gates, gradients.input_keys, gradients.summaries, work.key, step, length,
+            num_slots, size, slots, block, num_warps=4,
+        )  # fmt: skip
+        torch.mm(work.key, inputs.key, out=work.newest)
 
 
-def _warps(block: int) -> int:
-    """Returns the number of warps of a program that holds a row of `block` units in its registers."""
-    return min(16, max(4, block // 128))
+def _sizes(inputs) -> tuple[int, ...]:
+    """Returns `B`, `T`, `S`, `H`, the powers of 2 that hold `S`, `H` and a block of units, and the number of warps."""
+    (batch_size, length, num_slots), size = inputs.gates.shape, len(inputs.key)
+    slots, row = triton.next_power_of_2(num_slots), triton.next_power_of_2(size)
+    num_warps = min(16, max(4, row // 128))  # of a program that holds a row of units in its registers
+    return batch_size, length, num_slots, size, slots, row, min(ATTENTION_BLOCK, row), num_warps
 
 
 @triton.jit(do_not_specialize=["step", "length"])
 def _attention_kernel(
     scaled_keys, product, key_keep, gates, tape, keys, exponentials, attentions, summaries, operand,
-    step, length, num_slots, size, HAS_MASK: tl.constexpr, ATTENTION_EPSILON: tl.constexpr,
-    SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    step, length, num_slots, size, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -122,7 +94,7 @@ def _attention_kernel(
         is_unit = unit < size
         key = tl.load(scaled_keys + at * size + unit, mask=is_unit, other=0)
         key += tl.load(product + row * size + unit, mask=is_unit, other=0).to(tl.float32)
-        if HAS_MASK:
+        if key_keep is not None:
             key *= tl.load(key_keep + at * size + unit, mask=is_unit, other=0)
         tl.store(keys + at * size + unit, key, mask=is_unit)
         both = is_slot[:, None] & is_unit[None, :]
@@ -147,98 +119,60 @@ def _attention_kernel(
 
 
 @triton.jit
-def _gate(
-    GATE: tl.constexpr, product, bias, mean, factor, input_gates, gain, gates_bias, normalized, row, at, size, unit,
-    is_unit,
-):  # fmt: skip
-    """Returns one of the four gates before its nonlinearity, and writes its normalised map of the summary."""
-    column = GATE * size + unit
-    value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
-    value += tl.load(bias + column, mask=is_unit, other=0)
-    value = (value - mean) * factor
-    tl.store(normalized + at * 4 * size + column, value, mask=is_unit)
-    value = value * tl.load(gain + column, mask=is_unit, other=0)
-    value += tl.load(input_gates + at * 4 * size + column, mask=is_unit, other=0)
-    return value + tl.load(gates_bias + column, mask=is_unit, other=0)
+def _rescaling(inverse, count):
+    """Returns the factor from division by the biased standard deviation to division by the unbiased one + epsilon."""
+    return 1 / (tl.sqrt(count / (count - 1.0)) + DEVIATION_EPSILON * inverse)
 
 
 @triton.jit
-def _inverse_deviation(sum_of_squares, count):
-    """Returns the inverse of the biased standard deviation, which is finite even if all values are equal."""
-    return 1 / tl.sqrt(sum_of_squares / count + 1e-24)
+def _normalize(values, exists, count):
+    """Returns the normalised values, and the inverse of their biased standard deviation.
+
+    The inverse is finite even if all values are equal.
+    """
+    centred = tl.where(exists, values - tl.sum(values) / count, 0)
+    inverse = 1 / tl.sqrt(tl.sum(centred * centred) / count + 1e-24)
+    return centred * (inverse * _rescaling(inverse, count)), inverse
 
 
 @triton.jit
-def _rescaling(inverse, count, EPSILON: tl.constexpr):
-    """Returns the factor from division by the biased standard deviation to division by the unbiased one + EPSILON."""
-    return 1 / (tl.sqrt(count / (count - 1.0)) + EPSILON * inverse)
+def _normalize_backward(gradient, normalized, inverse, count):
+    """Returns the gradient of a normalisation's input from that of its result."""
+    rescaling = _rescaling(inverse, count)
+    own_part = tl.sum(gradient * normalized) / (rescaling * tl.sqrt(count * (count - 1.0)))
+    return (gradient - tl.sum(gradient) / count - normalized * own_part) * (inverse * rescaling)
 
 
 @triton.jit(do_not_specialize=["step", "length"])
 def _cell_kernel(
     input_gates, product, bias, gates_gain, gates_bias, cell_gain, cell_bias, newest_keep,
     tape, summaries, normalized_gates, activations, normalized_cells, tanh_cells, gates_deviations, cells_deviations,
-    operand, step, length, num_slots, size, HAS_MASK: tl.constexpr, EPSILON: tl.constexpr, BLOCK: tl.constexpr,
+    operand, step, length, num_slots, size, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
     unit = tl.arange(0, BLOCK)
     is_unit = unit < size
+    gate = tl.arange(0, 4)[:, None]
+    columns = gate * size + unit[None, :]
+    exists = (gate < 4) & is_unit[None, :]
 
-    total = tl.zeros((BLOCK,), tl.float32)
-    for gate in tl.static_range(4):
-        column = gate * size + unit
-        value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
-        total += value + tl.load(bias + column, mask=is_unit, other=0)
-    count = 4.0 * size
-    mean = tl.sum(total, axis=0) / count
-    squares = tl.zeros((BLOCK,), tl.float32)
-    for gate in tl.static_range(4):
-        column = gate * size + unit
-        value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
-        value += tl.load(bias + column, mask=is_unit, other=0) - mean
-        squares += tl.where(is_unit, value * value, 0)
-    inverse = _inverse_deviation(tl.sum(squares, axis=0), count)
+    gates = tl.load(product + row * 4 * size + columns, mask=exists, other=0).to(tl.float32)
+    gates += tl.load(bias + columns, mask=exists, other=0)
+    normalized, inverse = _normalize(gates, exists, 4.0 * size)
     tl.store(gates_deviations + at, inverse)
-    factor = inverse * _rescaling(inverse, count, EPSILON)
-
-    input_gate = tl.sigmoid(
-        _gate(
-            0, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    forget_gate = tl.sigmoid(
-        _gate(
-            1, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    candidate = tanh(
-        _gate(
-            2, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    output_gate = tl.sigmoid(
-        _gate(
-            3, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
-            unit, is_unit,
-        )
-    )  # fmt: skip
-    activated = activations + at * 4 * size + unit
-    tl.store(activated, input_gate, mask=is_unit)
-    tl.store(activated + size, forget_gate, mask=is_unit)
-    tl.store(activated + 2 * size, candidate, mask=is_unit)
-    tl.store(activated + 3 * size, output_gate, mask=is_unit)
+    tl.store(normalized_gates + at * 4 * size + columns, normalized, mask=exists)
+    gates = normalized * tl.load(gates_gain + columns, mask=exists, other=0)
+    gates += tl.load(input_gates + at * 4 * size + columns, mask=exists, other=0)
+    gates += tl.load(gates_bias + columns, mask=exists, other=0)
+    gates = tl.where(gate == 2, tanh(gates), tl.sigmoid(gates))
+    tl.store(activations + at * 4 * size + columns, gates, mask=exists)
+    input_gate, forget_gate, candidate, output_gate = split_gates(gates, gate)
 
     cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
     cell = tl.where(is_unit, forget_gate * cell + input_gate * candidate, 0)
-    mean = tl.sum(cell, axis=0) / size
-    centred = tl.where(is_unit, cell - mean, 0)
-    inverse = _inverse_deviation(tl.sum(centred * centred, axis=0), size)
+    normalized, inverse = _normalize(cell, is_unit, 1.0 * size)
     tl.store(cells_deviations + at, inverse)
-    normalized = centred * (inverse * _rescaling(inverse, 1.0 * size, EPSILON))
     tl.store(normalized_cells + at * size + unit, normalized, mask=is_unit)
     tanh_cell = normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
     tanh_cell = tanh(tanh_cell + tl.load(cell_bias + unit, mask=is_unit, other=0))
@@ -247,33 +181,17 @@ def _cell_kernel(
     memory = tape + (row * (num_slots + length) + num_slots + step) * 2 * size + unit
     tl.store(memory, hidden, mask=is_unit)
     tl.store(memory + size, cell, mask=is_unit)
-    if HAS_MASK:
+    if newest_keep is not None:
         # The mask of the next step; after the last step there is none.
         hidden *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & (step + 1 < length), other=0)
     tl.store(operand + row * size + unit, hidden.to(operand.dtype.element_ty), mask=is_unit)
-
-
-@triton.jit
-def _normalize_backward(
-    gradient, normalized, gain, inverse, count, sum_of_products, sum_of_gradients, EPSILON: tl.constexpr
-):
-    """Returns the gradient of a normalisation's input from `gradient`, that of its result after gain and bias.
-
-    `sum_of_products` is the sum of `gradient * gain * normalized` over all units, `sum_of_gradients` that of
-    `gradient * gain`.
-    """
-    rescaling = _rescaling(inverse, count, EPSILON)
-    own_part = 1 / (rescaling * tl.sqrt(count * (count - 1.0)))
-    centred = gradient * gain - sum_of_gradients / count - normalized * (sum_of_products * own_part)
-    return centred * (inverse * rescaling)
 
 
 @triton.jit(do_not_specialize=["step", "length"])
 def _cell_backward_kernel(
     gates_gain, cell_gain, newest_keep, attentions, keys, summaries, normalized_gates, activations, normalized_cells,
     tanh_cells, gates_deviations, cells_deviations, grad_tape, grad_scores, grad_summaries, grad_activations,
-    grad_recurrent, grad_normalized_cells, product, operand, step, length, num_slots, size, HAS_MASK: tl.constexpr,
-    EPSILON: tl.constexpr, BLOCK: tl.constexpr,
+    grad_recurrent, grad_normalized_cells, product, operand, step, length, num_slots, size, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -285,91 +203,57 @@ def _cell_backward_kernel(
     grad_cell_of_memory = tl.load(memory + size, mask=is_unit, other=0)
     has_next = step + 1 < length
     newest = tl.load(product + row * size + unit, mask=is_unit & has_next, other=0).to(tl.float32)
-    if HAS_MASK:
+    if newest_keep is not None:
         newest *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & has_next, other=0)
     grad_hidden += newest
     # Later steps see this step's memory in slot S - 1, S - 2, ..., 0; slot 0 is the oldest.
     for later in range(1, num_slots + 1):
-        exists = step + later < length
+        is_step = step + later < length
         other = at + later
         slot = other * num_slots + num_slots - later
-        by_attention = tl.load(attentions + slot, mask=exists, other=0)
-        by_score = tl.load(grad_scores + slot, mask=exists, other=0)
-        is_read = is_unit & exists
+        by_attention = tl.load(attentions + slot, mask=is_step, other=0)
+        by_score = tl.load(grad_scores + slot, mask=is_step, other=0)
+        is_read = is_unit & is_step
         grad_hidden += by_attention * tl.load(grad_summaries + other * 2 * size + unit, mask=is_read, other=0)
         grad_hidden += by_score * tl.load(keys + other * size + unit, mask=is_read, other=0)
         grad_cell_of_memory += by_attention * tl.load(
             grad_summaries + other * 2 * size + size + unit, mask=is_read, other=0
         )
 
-    activated = activations + at * 4 * size + unit
-    input_gate = tl.load(activated, mask=is_unit, other=0)
-    forget_gate = tl.load(activated + size, mask=is_unit, other=0)
-    candidate = tl.load(activated + 2 * size, mask=is_unit, other=0)
-    output_gate = tl.load(activated + 3 * size, mask=is_unit, other=0)
+    gate = tl.arange(0, 4)[:, None]
+    columns = gate * size + unit[None, :]
+    exists = (gate < 4) & is_unit[None, :]
+    gates = tl.load(activations + at * 4 * size + columns, mask=exists, other=0)
+    input_gate, forget_gate, candidate, output_gate = split_gates(gates, gate)
     tanh_cell = tl.load(tanh_cells + at * size + unit, mask=is_unit, other=0)
-    normalized = tl.load(normalized_cells + at * size + unit, mask=is_unit, other=0)
     grad_normalized = grad_hidden * output_gate * (1 - tanh_cell * tanh_cell)
     tl.store(grad_normalized_cells + at * size + unit, grad_normalized, mask=is_unit)
-    gain = tl.load(cell_gain + unit, mask=is_unit, other=0)
-    weighted = grad_normalized * gain
-    grad_cell = grad_cell_of_memory + tl.where(
-        is_unit,
-        _normalize_backward(
-            grad_normalized, normalized, gain, tl.load(cells_deviations + at), 1.0 * size,
-            tl.sum(weighted * normalized, axis=0), tl.sum(weighted, axis=0), EPSILON,
-        ),
-        0,
-    )  # fmt: skip
+    weighted = grad_normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
+    normalized = tl.load(normalized_cells + at * size + unit, mask=is_unit, other=0)
+    inverse = tl.load(cells_deviations + at)
+    grad_cell = _normalize_backward(weighted, normalized, inverse, 1.0 * size)
+    grad_cell = tl.where(is_unit, grad_cell_of_memory + grad_cell, 0)
     tl.store(grad_summaries + at * 2 * size + size + unit, forget_gate * grad_cell, mask=is_unit)
 
     old_cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
-    grads = grad_activations + at * 4 * size + unit
-    grad_0 = grad_cell * candidate * input_gate * (1 - input_gate)
-    grad_1 = grad_cell * old_cell * forget_gate * (1 - forget_gate)
-    grad_2 = grad_cell * input_gate * (1 - candidate * candidate)
-    grad_3 = grad_hidden * tanh_cell * output_gate * (1 - output_gate)
-    tl.store(grads, grad_0, mask=is_unit)
-    tl.store(grads + size, grad_1, mask=is_unit)
-    tl.store(grads + 2 * size, grad_2, mask=is_unit)
-    tl.store(grads + 3 * size, grad_3, mask=is_unit)
+    grad_gates = stack_gates(
+        grad_cell * candidate, grad_cell * old_cell, grad_cell * input_gate, grad_hidden * tanh_cell, gate
+    )
+    grad_gates *= tl.where(gate == 2, 1 - gates * gates, gates * (1 - gates))
+    tl.store(grad_activations + at * 4 * size + columns, grad_gates, mask=exists)
 
-    of_gates = normalized_gates + at * 4 * size + unit
-    normal_0 = tl.load(of_gates, mask=is_unit, other=0)
-    normal_1 = tl.load(of_gates + size, mask=is_unit, other=0)
-    normal_2 = tl.load(of_gates + 2 * size, mask=is_unit, other=0)
-    normal_3 = tl.load(of_gates + 3 * size, mask=is_unit, other=0)
-    gain_0 = tl.load(gates_gain + unit, mask=is_unit, other=0)
-    gain_1 = tl.load(gates_gain + size + unit, mask=is_unit, other=0)
-    gain_2 = tl.load(gates_gain + 2 * size + unit, mask=is_unit, other=0)
-    gain_3 = tl.load(gates_gain + 3 * size + unit, mask=is_unit, other=0)
-    of_gradient = tl.sum(grad_0 * gain_0 + grad_1 * gain_1 + grad_2 * gain_2 + grad_3 * gain_3, axis=0)
-    of_product = tl.sum(
-        grad_0 * gain_0 * normal_0 + grad_1 * gain_1 * normal_1 + grad_2 * gain_2 * normal_2
-        + grad_3 * gain_3 * normal_3, axis=0,
-    )  # fmt: skip
-    inverse, count = tl.load(gates_deviations + at), 4.0 * size
-    grad_0 = _normalize_backward(grad_0, normal_0, gain_0, inverse, count, of_product, of_gradient, EPSILON)
-    grad_1 = _normalize_backward(grad_1, normal_1, gain_1, inverse, count, of_product, of_gradient, EPSILON)
-    grad_2 = _normalize_backward(grad_2, normal_2, gain_2, inverse, count, of_product, of_gradient, EPSILON)
-    grad_3 = _normalize_backward(grad_3, normal_3, gain_3, inverse, count, of_product, of_gradient, EPSILON)
-    kept = grad_recurrent + at * 4 * size + unit
-    tl.store(kept, grad_0, mask=is_unit)
-    tl.store(kept + size, grad_1, mask=is_unit)
-    tl.store(kept + 2 * size, grad_2, mask=is_unit)
-    tl.store(kept + 3 * size, grad_3, mask=is_unit)
-    to_product = operand + row * 4 * size + unit
-    tl.store(to_product, grad_0.to(operand.dtype.element_ty), mask=is_unit)
-    tl.store(to_product + size, grad_1.to(operand.dtype.element_ty), mask=is_unit)
-    tl.store(to_product + 2 * size, grad_2.to(operand.dtype.element_ty), mask=is_unit)
-    tl.store(to_product + 3 * size, grad_3.to(operand.dtype.element_ty), mask=is_unit)
+    weighted = grad_gates * tl.load(gates_gain + columns, mask=exists, other=0)
+    normalized = tl.load(normalized_gates + at * 4 * size + columns, mask=exists, other=0)
+    inverse = tl.load(gates_deviations + at)
+    grad_gates = _normalize_backward(weighted, normalized, inverse, 4.0 * size)
+    tl.store(grad_recurrent + at * 4 * size + columns, grad_gates, mask=exists)
+    tl.store(operand + row * 4 * size + columns, grad_gates.to(operand.dtype.element_ty), mask=exists)
 
 
 @triton.jit(do_not_specialize=["step", "length"])
 def _attention_backward_kernel(
     product, key_keep, gates, tape, exponentials, attentions, grad_scores, grad_gates, grad_keys, grad_summaries,
-    operand, step, length, num_slots, size, HAS_MASK: tl.constexpr, ATTENTION_EPSILON: tl.constexpr,
-    SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    operand, step, length, num_slots, size, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at = row * length + step
@@ -406,7 +290,7 @@ def _attention_backward_kernel(
         both = is_slot[:, None] & is_unit[None, :]
         hidden = tl.load(window + slot[:, None] * 2 * size + unit[None, :], mask=both, other=0)
         grad_key = tl.sum(hidden * scores[:, None], axis=0)
-        if HAS_MASK:
+        if key_keep is not None:
             grad_key *= tl.load(key_keep + at * size + unit, mask=is_unit, other=0)
         tl.store(grad_keys + at * size + unit, grad_key, mask=is_unit)
         tl.store(operand + row * size + unit, grad_key.to(operand.dtype.element_ty), mask=is_unit)

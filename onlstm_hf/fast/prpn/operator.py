@@ -11,9 +11,9 @@ in this order: input gate, forget gate, cell candidate, output gate.
 
 import torch
 
-from ..linear import linear, matmul
-from ..recurrence.operator import Recurrence, multiplies_in_bfloat16
-from .contract import Gradients, Inputs, Options, ReadingWeights, Trace
+from ..linear import linear
+from ..recurrence.operator import Recurrence, multiplies_in_bfloat16, weight_gradient
+from .contract import Gradients, Inputs, Options, Trace
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
@@ -35,14 +35,16 @@ def read_sequence(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs one layer of the reading network over a sequence.
 
-    All steps are computed in float32 (float64 for float64 input), whatever the dtype of the weights; under bfloat16
-    autocast products with weights are in bfloat16. The paths cannot be differentiated twice.
+    All steps are computed in float32, whatever the dtype of the weights; under bfloat16 autocast products with weights
+    are in bfloat16. The paths cannot be differentiated twice.
 
     Args:
-        input_gates, gates, newest_keep, key_keep, summary_keep: see `Inputs` in `contract.py`.
+        input_gates, gates, newest_keep, key_keep: see `Inputs` in `contract.py`.
         key_inputs: `[B, T, I]`, the layer's input, as input of the key's map.
-        weights: the layer's weights, in the order of `ReadingWeights`.
+        weights: the key's map `[H, I + H]` of the layer's input and the newest hidden state, its bias `[H]`, and
+            `recurrent` to `cell_bias` of `Inputs`.
         hidden_memories, cell_memories: `[B, S, H]`, the states before the first step, oldest first.
+        summary_keep: `[H]`, dropout mask of the summarised hidden state for all steps and rows, or `None`.
         path: `"native"`, the compiled CPU operator, or `"triton"`, kernels on a GPU; `RECURRENCE.choose` returns a
             suitable one.
 
@@ -50,14 +52,15 @@ def read_sequence(
         The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions of each step to
         its window, `[B, T, S]`, without gradient.
     """
-    weights = ReadingWeights(*weights)
-    dtype = torch.promote_types(input_gates.dtype, torch.float32)
+    key, key_bias, recurrent, *vectors = weights
     # The input's part of the keys is computed for all steps at once.
-    of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
-    input_keys = linear(key_inputs, of_input, weights.key_bias)
-    memories = torch.stack([hidden_memories.to(dtype), cell_memories.to(dtype)], dim=2)
-    tensors = input_gates, input_keys, of_newest, *weights[2:], gates, memories
-    inputs = Inputs(*(tensor.to(dtype) for tensor in tensors), newest_keep, key_keep, summary_keep)
+    of_input, of_newest = key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
+    input_keys = linear(key_inputs, of_input, key_bias)
+    if summary_keep is not None:
+        recurrent = recurrent * summary_keep
+    memories = torch.stack([hidden_memories.float(), cell_memories.float()], dim=2)
+    tensors = input_gates, input_keys, of_newest, recurrent, *vectors, gates, memories
+    inputs = Inputs(*(tensor.float() for tensor in tensors), newest_keep, key_keep)
     device_type = input_gates.device.type
     options = Options(multiplies_in_bfloat16(device_type), memories_need_gradient=inputs.memories.requires_grad)
     with torch.autocast(device_type, enabled=False):
@@ -71,43 +74,37 @@ class _MemoryReading(Recurrence):
     name = "read_sequence"
     Inputs, Options, Trace = Inputs, Options, Trace
 
-    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
-        return Trace.empty(inputs)
-
     def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        gradients = Gradients.empty(trace, inputs)
         weights = inputs.key, inputs.recurrent, *[inputs.gates_gain] * 3, *[inputs.cell_gain] * 2
-        like = trace.normalized_gates, trace.keys, *weights, inputs.gates
-        memories = trace.tape.new_empty(len(trace.tape), inputs.gates.shape[-1], *trace.tape.shape[2:])
-        return Inputs(*map(torch.empty_like, like), memories, **_NO_MASKS)
+        of_steps = gradients.input_gates, gradients.input_keys
+        return Inputs(*of_steps, *map(torch.empty_like, weights), gradients.gates, gradients.memories, None, None)
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
         unread = "input_gates", "input_keys", "recurrent_bias", "gates_bias", "cell_bias", "memories"
         return inputs._replace(**dict.fromkeys(unread))
 
-    def kept_trace(self, trace: Trace) -> Trace:
-        return Trace(*[None] * len(trace))._replace(tape=trace.tape, summaries=trace.summaries)
-
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
-        newest, summaries = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0], trace.summaries[:, :, 0]
+        newest = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0]
         if inputs.newest_keep is not None:
             newest = newest * inputs.newest_keep
-        if inputs.summary_keep is not None:
-            summaries = summaries * inputs.summary_keep
-        weights = {
-            "key": _weight_gradient(gradients.input_keys, newest, options),
-            "recurrent": _weight_gradient(gradients.recurrent, summaries, options),
-        }
-        return Inputs(**gradients._asdict() | weights | _NO_MASKS)
+        steps = (0, 1)
+        return Inputs(
+            input_gates=gradients.input_gates,
+            input_keys=gradients.input_keys,
+            key=weight_gradient(gradients.input_keys, newest, options),
+            recurrent=weight_gradient(gradients.recurrent, trace.summaries[:, :, 0], options),
+            recurrent_bias=gradients.recurrent.sum(steps),
+            gates_gain=(gradients.input_gates * trace.normalized_gates).sum(steps),
+            gates_bias=gradients.input_gates.sum(steps),
+            cell_gain=(gradients.normalized_cells * trace.normalized_cells).sum(steps),
+            cell_bias=gradients.normalized_cells.sum(steps),
+            gates=gradients.gates,
+            memories=gradients.memories,
+            newest_keep=None,
+            key_keep=None,
+        )
 
 
-def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:
-    """Returns the gradient `[out, in]` of a map of `inputs` `[B, T, in]` from that of its results, `[B, T, out]`."""
-    gradient, inputs = gradient.flatten(0, 1), inputs.flatten(0, 1)
-    if options.product_in_bfloat16:
-        return (gradient.to(torch.bfloat16).t() @ inputs.to(torch.bfloat16)).to(gradient.dtype)
-    return matmul(gradient.t(), inputs)
-
-
-_NO_MASKS = dict.fromkeys(("newest_keep", "key_keep", "summary_keep"))  # masks have no gradients
 RECURRENCE = _MemoryReading(__name__, _PATHS)
 PATHS = tuple(_PATHS)

@@ -28,3 +28,12 @@ class FastPath(NamedTuple):
     backward: Callable[[tuple, tuple, tuple, tuple], tuple]
     unsupported_reason: Callable[[torch.Tensor], str | None] = lambda sequence: None
     is_worthwhile: Callable[[torch.Tensor], bool] = lambda sequence: True
+
+
+def unsupported_input(sequence: torch.Tensor, device_type: str) -> str | None:
+    """Returns why no float32 path for this device type can run on a layer's input, or `None`."""
+    if sequence.device.type != device_type:
+        return f"it needs tensors on {'a GPU' if device_type == 'cuda' else 'the CPU'}, not on {sequence.device}"
+    if sequence.dtype == torch.float64:
+        return "it computes in float32, not in float64"
+    return None if sequence.numel() else "the batch is empty"

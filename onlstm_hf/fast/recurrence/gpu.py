@@ -4,25 +4,19 @@ import os
 import shutil
 
 import torch
+from torch.utils._triton import has_triton_package
 
-try:
-    import triton
-except ImportError:
-    triton = None
+from .fast_path import unsupported_input
 
-HAS_TRITON = triton is not None
+HAS_TRITON = has_triton_package()
 # The compute capability of the oldest GPUs that Triton compiles for.
 MIN_CAPABILITY = (7, 5)
 
 
 def unsupported_reason(sequence: torch.Tensor) -> str | None:
     """Returns why a Triton path cannot run on a layer's input, or `None` if it can."""
-    if sequence.device.type != "cuda":
-        return f"it needs tensors on a GPU, not on {sequence.device}"
-    if sequence.dtype == torch.float64:
-        return "it computes in float32, not in float64"
-    if sequence.numel() == 0:
-        return "the batch is empty"
+    if reason := unsupported_input(sequence, "cuda"):
+        return reason
     if not HAS_TRITON:
         return "Triton is not installed (pip install triton)"
     if not _has_compiler():

@@ -1,22 +1,28 @@
-"""The compiled CPU operators: the library for this CPU, and calls of its functions.
+"""The compiled CPU operators as fast paths: the library for this CPU, and calls of its functions.
 
 Installing the package builds an operator for each instruction set if there is a compiler. Operators take plain
 addresses, so they need no PyTorch headers and work with any version. Without them the equations run step by step.
 """
 
 import ctypes
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+
+from .fast_path import FastPath, unsupported_input
 
 # Most capable first. Each library knows which CPUs can run it.
 INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
 FOLDER = Path(__file__).resolve().parents[1]
+# Packing the weights is worthwhile from this many steps.
+MIN_LENGTH = 4
 
 
 class NativeOperator:
-    """A compiled operator: finds its library once, and calls its functions.
+    """A compiled operator: finds its library, and computes a recurrence by its functions.
 
     Args:
         name: its name.
@@ -25,74 +31,73 @@ class NativeOperator:
 
     def __init__(self, name: str, interface: int):
         self.name, self.interface = name, interface
-        self._libraries: dict[str, ctypes.CDLL | None] = {}
 
     def library(self, instruction_set: str) -> ctypes.CDLL | None:
         """Returns the library for one of `INSTRUCTION_SETS`, or `None` if there is none that runs on this CPU."""
-        if instruction_set not in self._libraries:
-            self._libraries[instruction_set] = self._find_library(instruction_set)
-        return self._libraries[instruction_set]
+        return _find_library(self.name, self.interface, instruction_set)
 
+    @torch.compiler.assume_constant_result
     def instruction_set(self) -> str | None:
         """Returns the most capable instruction set with a library for this CPU, or `None` without any."""
         return next((name for name in INSTRUCTION_SETS if self.library(name) is not None), None)
 
-    @torch.compiler.assume_constant_result
-    def is_installed(self) -> bool:
-        """Returns whether there is a library for this CPU."""
-        return self.instruction_set() is not None
-
     def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
         """Returns why the operator cannot run on a layer's input, or `None` if it can."""
-        if sequence.device.type != "cpu":
-            return f"it needs tensors on the CPU, not on {sequence.device}"
-        if sequence.dtype == torch.float64:
-            return "it computes in float32, not in float64"
-        if sequence.numel() == 0:
-            return "the batch is empty"
-        if not self.is_installed():
-            return (
-                "its compiled operator is not installed (installing the package builds it if there is a C++ compiler)"
-            )
-        return None
+        reason = unsupported_input(sequence, "cpu")
+        if reason is None and self.instruction_set() is None:
+            return "its compiled operator is not installed (installing builds it if there is a C++ compiler)"
+        return reason
 
-    def call(
-        self,
-        function: str,
-        sizes: ctypes.Structure,
-        inputs: Sequence[torch.Tensor | None],
-        outputs: Sequence[torch.Tensor | None],
-    ) -> None:
-        """Calls a function of the library.
+    def path(
+        self, trace_class: type[NamedTuple], gradients_class: type[NamedTuple], sizes: Callable, time_dim: int
+    ) -> FastPath:
+        """Returns the fast path of a recurrence that computes both passes by this operator.
+
+        The operator takes the addresses of the tensors in the order of the arguments and results of a `FastPath`.
 
         Args:
-            function: its name without the operator's prefix.
-            sizes: its first argument, the structure of sizes.
-            inputs: tensors for the first addresses of its second argument; copied if they are not contiguous.
-            outputs: contiguous tensors for the remaining addresses.
+            trace_class, gradients_class: the recurrence's `Trace` and `Gradients`; their method `empty` returns
+                tensors for the operator to fill.
+            sizes: `(trace, options)` to the structure of sizes.
+            time_dim: the dimension of the steps in the input of a layer.
+        """
 
-        Raises:
-            MemoryError: if memory runs out.
+        def forward(inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
+            trace = trace_class.empty(inputs, options)
+            self.call("forward", sizes(trace, options), (*inputs, *trace))
+            return trace
+
+        def backward(grad_trace: NamedTuple, trace: NamedTuple, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
+            gradients = gradients_class.empty(trace, inputs)
+            self.call("backward", sizes(trace, options), (*grad_trace, *trace, *inputs, *gradients))
+            return gradients
+
+        def is_worthwhile(sequence: torch.Tensor) -> bool:
+            return sequence.shape[time_dim] >= MIN_LENGTH
+
+        return FastPath(forward, backward, self.unsupported_reason, is_worthwhile)
+
+    def call(self, function: str, sizes: ctypes.Structure, tensors: Sequence[torch.Tensor | None]) -> None:
+        """Calls a function (named without the operator's prefix) with the sizes and the addresses of the tensors.
+
+        Strided tensors are copied, so the function must only read them. Raises a `MemoryError` if memory runs out.
         """
         # Keeps the copies alive until the function returns, as it only has their addresses.
-        tensors = [tensor if tensor is None else tensor.contiguous() for tensor in inputs] + list(outputs)
-        addresses = (ctypes.c_void_p * len(tensors))(*map(_address, tensors))
-        library = self.library(self.instruction_set())
-        if getattr(library, f"{self.name}_{function}")(ctypes.byref(sizes), addresses):
+        tensors = [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+        run = getattr(self.library(self.instruction_set()), f"{self.name}_{function}")
+        if run(ctypes.byref(sizes), (ctypes.c_void_p * len(tensors))(*addresses)):
             raise MemoryError("not enough memory for the packed recurrent weight")
 
-    def _find_library(self, instruction_set: str) -> ctypes.CDLL | None:
-        for path in FOLDER.glob(f"_{self.name}_{instruction_set}.*"):
-            try:
-                library = ctypes.CDLL(str(path))
-                version = getattr(library, f"{self.name}_interface")()
-            except (OSError, AttributeError):  # built for another machine
-                continue
-            if version == self.interface:  # 0: this CPU lacks the instructions
-                return library
-        return None
 
-
-def _address(tensor: torch.Tensor | None) -> int | None:
-    """Returns the address of the first entry of a tensor; `None` for no tensor, or one without entries."""
-    return tensor.data_ptr() if tensor is not None and tensor.numel() else None
+@functools.cache
+def _find_library(name: str, interface: int, instruction_set: str) -> ctypes.CDLL | None:
+    for path in FOLDER.glob(f"_{name}_{instruction_set}.*"):
+        try:
+            library = ctypes.CDLL(str(path))
+            version = getattr(library, f"{name}_interface")()
+        except (OSError, AttributeError):  # built for another machine
+            continue
+        if version == interface:  # 0: this CPU lacks the instructions
+            return library
+    return None

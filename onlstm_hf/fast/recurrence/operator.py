@@ -5,12 +5,13 @@ this module derives the schemas, fake tensors and autograd formulas that PyTorch
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
+from ..linear import matmul
 from .fast_path import FastPath
 
 # Names of the fields' types in PyTorch's operator schemas.
@@ -27,8 +28,7 @@ _SCHEMA_TYPES = {
 class Recurrence:
     """Base class of the recurrences. Each has one instance, in the file of its public function.
 
-    Fields of `Inputs` of type `torch.Tensor` have gradients; optional ones, such as masks, have none. `Options` needs
-    the field `product_in_bfloat16`.
+    Fields of `Inputs` of type `torch.Tensor` have gradients; optional ones, such as masks, have none.
 
     Args:
         module: the name of the module that creates the instance, part of the operator's name. Operators are global, so
@@ -38,14 +38,12 @@ class Recurrence:
     Attributes:
         name: the operator's name.
         Inputs, Options, Trace: the named tuples of `FastPath`.
-        tags: the operator's tags (`torch.Tag`).
     """
 
     name: ClassVar[str]
     Inputs: ClassVar[type[NamedTuple]]
     Options: ClassVar[type[NamedTuple]]
     Trace: ClassVar[type[NamedTuple]]
-    tags: ClassVar[tuple[torch.Tag, ...]] = ()
 
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
@@ -53,7 +51,7 @@ class Recurrence:
 
     def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
         """Returns an empty `Trace` with the right shapes, dtypes and devices."""
-        raise NotImplementedError
+        return self.Trace.empty(inputs, options)
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
         """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
@@ -62,10 +60,6 @@ class Recurrence:
     def kept_inputs(self, inputs: NamedTuple) -> NamedTuple:
         """Returns the inputs for the backward pass; `None` for those that it does not read, to save memory."""
         return inputs
-
-    def kept_trace(self, trace: NamedTuple) -> NamedTuple:
-        """Returns the trace for `input_gradients`; `None` for fields that it does not read, to save memory."""
-        return trace
 
     def input_gradients(
         self, gradients: NamedTuple, trace: NamedTuple, inputs: NamedTuple, options: NamedTuple
@@ -99,32 +93,7 @@ class Recurrence:
 
     def run(self, inputs: NamedTuple, options: NamedTuple, path: str) -> NamedTuple:
         """Returns the `Trace` of a sequence, computed by the named fast path; differentiable once."""
-        if torch.compiler.is_compiling():
-            return self.Trace(*self.forward_operator(*inputs, *options, path))
-        # Outside compiled code, the calls below have less overhead than the operator.
-        if needs_gradient(inputs):
-            return self.Trace(*_Function.apply(self, inputs, options, path, *inputs))
-        return self.paths[path].forward(inputs, options)
-
-    def _save_for_backward(self, ctx, inputs: NamedTuple, options: NamedTuple, path: str, trace: NamedTuple) -> None:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*trace, *self.kept_inputs(inputs))
-        ctx.options, ctx.path = options, path
-
-    def _differentiate(
-        self, ctx, grad_trace: Sequence[torch.Tensor | None], by_operator: bool
-    ) -> Sequence[torch.Tensor | None]:
-        """Returns the gradient of every input, in the order of `Inputs`."""
-        trace, inputs = split_fields(ctx.saved_tensors, self.Trace, self.Inputs)
-        grad_trace, options = self.Trace(*grad_trace), ctx.options
-        if by_operator:
-            results = iter(self.backward_operator(*grad_trace, *trace, *inputs, *options, ctx.path))
-            return [next(results) if kind is torch.Tensor else None for kind in self.Inputs.__annotations__.values()]
-        gradients = self.paths[ctx.path].backward(grad_trace, trace, inputs, options)
-        # Frees the memory that only the steps needed, before the weight gradients are computed.
-        trace = self.kept_trace(trace)
-        ctx.maybe_clear_saved_tensors()
-        return self.input_gradients(gradients, trace, inputs, options)
+        return self.Trace(*self.forward_operator(*inputs, *options, path))
 
     def _define_operators(self, namespace: str) -> None:
         inputs, options, trace = (kind.__annotations__ for kind in (self.Inputs, self.Options, self.Trace))
@@ -157,29 +126,31 @@ class Recurrence:
 
         def save_for_backward(ctx, inputs, output):
             *flat, path = inputs
-            inputs, options = split_fields(flat, *of_forward)
-            self._save_for_backward(ctx, inputs, options, path, self.Trace(*output))
+            inputs, ctx.options = split_fields(flat, *of_forward)
+            ctx.path = path
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(*output, *self.kept_inputs(inputs))
 
         def differentiate(ctx, *grad_trace):
             # The compiler traces this with fake tensors, so it calls the opaque backward operator.
-            return *self._differentiate(ctx, grad_trace, by_operator=True), *[None] * (len(options) + 1)
+            results = iter(self.backward_operator(*grad_trace, *ctx.saved_tensors, *ctx.options, ctx.path))
+            gradients = [next(results) if kind is torch.Tensor else None for kind in inputs.values()]
+            return *gradients, *[None] * (len(options) + 1)
 
-        self.forward_operator = torch.library.custom_op(
-            f"{namespace}::{self.name}_forward",
-            forward,
-            mutates_args=(),
-            schema=_schema(inputs | options | path, len(trace)),
-            tags=self.tags,
-        )
+        def define(direction, function, arguments, num_results):
+            taken = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in arguments.items())
+            schema = f"({taken}) -> ({', '.join(['Tensor'] * num_results)})"
+            name = f"{namespace}::{self.name}_{direction}"
+            # A path may replay its own CUDA graphs, which cannot be part of a graph that the compiler records.
+            tags = [torch.Tag.cudagraph_unsafe]
+            return torch.library.custom_op(name, function, mutates_args=(), schema=schema, tags=tags)
+
+        forward_arguments = inputs | options | path
+        backward_arguments = grad_trace | saved_trace | kept_inputs | options | path
+        self.forward_operator = define("forward", forward, forward_arguments, len(trace))
         self.forward_operator.register_fake(empty_trace)
         self.forward_operator.register_autograd(differentiate, setup_context=save_for_backward)
-        self.backward_operator = torch.library.custom_op(
-            f"{namespace}::{self.name}_backward",
-            backward,
-            mutates_args=(),
-            schema=_schema(grad_trace | saved_trace | kept_inputs | options | path, len(differentiable)),
-            tags=self.tags,
-        )
+        self.backward_operator = define("backward", backward, backward_arguments, len(differentiable))
         self.backward_operator.register_fake(empty_gradients)
 
 
@@ -188,36 +159,18 @@ def multiplies_in_bfloat16(device_type: str) -> bool:
     return torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
 
 
-def needs_gradient(inputs: NamedTuple) -> bool:
-    """Returns whether autograd needs the gradient of any input."""
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+def product_dtype(options: NamedTuple) -> torch.dtype:
+    """Returns the dtype of products with weights, by the field `product_in_bfloat16` of the options."""
+    return torch.bfloat16 if options.product_in_bfloat16 else torch.float32
+
+
+def weight_gradient(grad_outputs: torch.Tensor, inputs: torch.Tensor, options: NamedTuple) -> torch.Tensor:
+    """Returns the gradient of a weight `[out, in]` from `[*, *, out]` and `[*, *, in]`: one product over all steps."""
+    grad_outputs, inputs = (tensor.flatten(0, 1).to(product_dtype(options)) for tensor in (grad_outputs, inputs))
+    return matmul(grad_outputs.t(), inputs).float()
 
 
 def split_fields(flat: Iterable, *kinds: type[NamedTuple]) -> list[NamedTuple]:
     """Returns named tuples of these classes, one after the other, with the entries of a flat list."""
     entries = iter(flat)
     return [kind(*islice(entries, len(kind._fields))) for kind in kinds]
-
-
-def _schema(arguments: dict[str, Any], num_results: int) -> str:
-    """Returns the schema of an operator with these argument names and types and this number of tensors as results."""
-    taken = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in arguments.items())
-    return f"({taken}) -> ({', '.join(['Tensor'] * num_results)})"
-
-
-class _Function(torch.autograd.Function):
-    """The operator without its overhead, for code that is not compiled."""
-
-    @staticmethod
-    def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, path: str, *_):
-        """Takes the inputs as a tuple and, so that autograd finds the tensors, one by one."""
-        trace = recurrence.paths[path].forward(inputs, options)
-        recurrence._save_for_backward(ctx, inputs, options, path, trace)
-        ctx.recurrence = recurrence
-        return tuple(trace)
-
-    @staticmethod
-    def backward(ctx, *grad_trace: torch.Tensor | None):
-        # Gradients are enabled with `create_graph`: the operator then refuses a second differentiation.
-        by_operator = torch.compiler.is_compiling() or torch.is_grad_enabled()
-        return None, None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace, by_operator)

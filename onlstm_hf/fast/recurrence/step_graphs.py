@@ -19,57 +19,24 @@ BLOCK_SIZES = (16, 4)  # longest first; the last few steps are launched one by o
 GRAPH_DEVICES = ("cuda",)
 
 
-class GraphRecorder:
-    """Records steps as CUDA graphs. After a failed recording it records no more, as others would fail, too.
+class KeptBuffers:
+    """Buffers that a path reuses for later sequences, and the recording of CUDA graphs that use them.
 
     Graphs only allocate the workspace of the matrix products, one for each recording stream. Graphs on the same stream
     run in order and can share it, graphs on different streams cannot. So each replay stream has its own memory pool
     and recording stream.
-    """
-
-    def __init__(self):
-        self.has_failed = False
-        self._resources: dict[torch.cuda.Stream, tuple] = {}
-
-    def may_record(self, device: torch.device) -> bool:
-        """Returns whether to record steps on this device."""
-        return device.type in GRAPH_DEVICES and not self.has_failed
-
-    def record(self, run_steps: Callable[[], None], device: torch.device) -> "torch.cuda.CUDAGraph | None":
-        """Records, without running, what `run_steps` launches. Warns and returns `None` if that fails."""
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
-        if stream not in self._resources:
-            self._resources[stream] = _new_resources(stream)
-        memory_pool, side_stream = self._resources[stream]
-        try:
-            # Autograd records in its own thread, and other threads may use the GPU meanwhile.
-            with torch.cuda.graph(graph, memory_pool, side_stream, capture_error_mode="thread_local"):
-                run_steps()
-        except RuntimeError as error:
-            torch.cuda.set_stream(stream)  # a failed recording may leave its stream as the current one
-            self.has_failed = True
-            message = f"CUDA graphs could not be recorded, so steps are launched one by one: {error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-            return None
-        return graph
-
-
-class KeptBuffers:
-    """Cache of buffers, and of graphs that use them, which a path reuses for later sequences.
 
     Attributes:
         launching: lock to hold while using them: two sequences with the same buffers must not mix their launches, and
             autograd has its own threads.
-        recorder: records the graphs.
+        has_failed: whether a recording failed. Then no more are made, as others would fail, too.
     """
 
     def __init__(self):
         self.launching = threading.Lock()
-        self.recorder = GraphRecorder()
+        self.has_failed = False
         self._kept: OrderedDict[Hashable, object] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
+        self._resources: dict[torch.cuda.Stream, tuple] = {}
 
     def get(self, device: torch.device, sizes: Hashable, make: Callable[[], Kept]) -> Kept:
         """Returns the buffers for sequences of these sizes on the current stream; frees the least recently used ones.
@@ -87,24 +54,43 @@ class KeptBuffers:
         self._kept.move_to_end(key)
         return self._kept[key]
 
+    def may_record(self, device: torch.device) -> bool:
+        """Returns whether to record steps on this device."""
+        return device.type in GRAPH_DEVICES and not self.has_failed and not is_capturing(device)
+
+    def record(self, run_steps: Callable[[], None], device: torch.device) -> "torch.cuda.CUDAGraph | None":
+        """Records, without running, what `run_steps` launches. Warns and returns `None` if that fails."""
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+        if stream not in self._resources:
+            self._resources[stream] = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+        memory_pool, side_stream = self._resources[stream]
+        try:
+            # Autograd records in its own thread, and other threads may use the GPU meanwhile.
+            with torch.cuda.graph(graph, memory_pool, side_stream, capture_error_mode="thread_local"):
+                run_steps()
+        except RuntimeError as error:
+            torch.cuda.set_stream(stream)  # a failed recording may leave its stream as the current one
+            self.has_failed = True
+            message = f"CUDA graphs could not be recorded, so steps are launched one by one: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return None
+        return graph
+
 
 class StepGraphs:
-    """Runs the steps of a recurrence on the current stream, in blocks as CUDA graphs.
+    """Runs the steps of a recurrence on the current stream: on CUDA devices in blocks, as graphs that `kept` records.
 
-    Args:
-        run_steps: `run_steps(n)` launches the next `n` steps, and then advances the position on the device by `n`. It
-            must always launch the same kernels with the same arguments, without allocating memory or synchronising.
-        device: where the steps run; devices other than CUDA run them directly.
-        recorder: records the graphs; related graphs share it.
+    `run_steps(n)` launches the next `n` steps, and then advances the position on the device by `n`. It must always
+    launch the same kernels with the same arguments, without allocating memory or synchronising.
     """
 
-    def __init__(self, run_steps: Callable[[int], None], device: torch.device, recorder: GraphRecorder):
-        self._run_steps, self._device, self._recorder = run_steps, device, recorder
+    def __init__(self, run_steps: Callable[[int], None], device: torch.device, kept: KeptBuffers):
+        self._run_steps, self._device, self._kept = run_steps, device, kept
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def run(self, num_steps: int) -> None:
         """Launches the next `num_steps` steps."""
-        if self._recorder.may_record(self._device):
+        if self._kept.may_record(self._device):
             for size in BLOCK_SIZES:
                 for _ in range(num_steps // size):
                     self._run_block(size)
@@ -118,12 +104,12 @@ class StepGraphs:
             return
         # Compiles the kernels and initialises the matrix library (once per thread) before recording.
         self._run_steps(size)
-        if self._recorder.may_record(self._device):
-            graph = self._recorder.record(lambda: self._run_steps(size), self._device)
+        if self._kept.may_record(self._device):
+            graph = self._kept.record(lambda: self._run_steps(size), self._device)
             if graph is not None:
                 self._graphs[size] = graph
 
 
-def _new_resources(stream: torch.cuda.Stream) -> tuple:
-    """Returns a memory pool and a stream for recording."""
-    return torch.cuda.graph_pool_handle(), torch.cuda.Stream(stream.device)
+def is_capturing(device: torch.device) -> bool:
+    """Returns whether the caller records a CUDA graph, which must own all memory that it uses."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
