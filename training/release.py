@@ -28,7 +28,7 @@ from transformers import (
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
-from onlstm_hf.hub.cards.model_descriptions import describe_model
+from onlstm_hf.hub.cards.template import describe_model
 from onlstm_hf.hub.cards.text_descriptions import read_descriptions
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses

@@ -8,15 +8,9 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
-import transformers
 import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
-from transformers import (
-    CONFIG_MAPPING,
-    AutoModelForSequenceClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_imports
 
 from ..utils.checkpoints import load_checkpoint
@@ -43,7 +37,6 @@ CHECKPOINT_FILES = (
     "merges.txt",
     "*.svg",
     "*.png",
-    EVAL_RESULTS,
 )
 # Files and folders of Git, the Hub and Python, the checksums by which a training run checks its checkpoints, and what
 # Trainer saves with the model: its arguments, state, logs and checkpoints.
@@ -109,10 +102,8 @@ def repository_files(
 ) -> dict[str, Path | bytes]:
     """Returns the files of a checkpoint's repository by name, each as its source or its content.
 
-    Args:
-        checkpoint: see `export_checkpoint`, also for the errors.
-        repository: name of the repository, which the card uses to load the model.
-        results: results file for the card; by default the checkpoint's `results.json`.
+    The card loads the model by the name `repository`. It is written from `results`, by default the checkpoint's
+    `results.json`. For errors see `export_checkpoint`.
     """
     files = folder_files(checkpoint)
     if "config.json" not in files:
@@ -129,9 +120,9 @@ def repository_files(
         )
     if model_class is None and (missing := sorted(code_files - files.keys())):
         raise ValueError(f"{checkpoint} lacks code that it refers to: {', '.join(missing)}; save the model again")
-    allowed = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
-    allowed -= {name for name in allowed if "/" in name and name != EVAL_RESULTS}
-    if unrelated := sorted(files.keys() - code_files - allowed):
+    top_level = {name for name in files if "/" not in name}
+    allowed = {name for name in top_level if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
+    if unrelated := sorted(files.keys() - code_files - allowed - {EVAL_RESULTS}):
         raise ValueError(
             f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(unrelated)}"
         )
@@ -208,9 +199,8 @@ def _package_class(checkpoint: Path, config: dict) -> type[PreTrainedModel] | No
 
 def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTrainedModel:
     """Loads the model, and tests that it parses or classifies."""
-    auto_class = getattr(transformers, model_class.auto_class_name)
-    model, tokenizer = load_checkpoint(str(checkpoint), auto_class=auto_class)
-    if auto_class is AutoModelForSequenceClassification:
+    model, tokenizer = load_checkpoint(str(checkpoint), auto_class=model_class)
+    if model.auto_class_name == "AutoModelForSequenceClassification":
         if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
             raise ValueError(
                 f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: replace it with one that "

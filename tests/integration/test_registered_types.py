@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 import onlstm_hf
-from onlstm_hf.hub.cards.model_descriptions import describe_model
+from onlstm_hf.hub.cards.template import describe_model
 from onlstm_hf.models.state import RecurrentConfig
 from onlstm_hf.registration import MODEL_CLASSES
 from tests.helpers.tiny_models import MODEL_TYPES

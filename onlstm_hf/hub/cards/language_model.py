@@ -9,8 +9,7 @@ from transformers import PreTrainedConfig
 
 from ...utils.training_stages import training_stages
 from ...version import __version__
-from .model_descriptions import describe_model
-from .template import complete_results, fill_template
+from .template import complete_results, describe_model, fill_template
 from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, read_descriptions
 
 # The card also shows scores of sentences with at most this many words.
@@ -33,11 +32,9 @@ def main_row(config: PreTrainedConfig) -> str:
 
 
 def model_card(repository: str, config: PreTrainedConfig, results: dict) -> ModelCard:
-    """Builds the model card with metadata, and with a parsing section if the results have one.
+    """Builds the model card with metadata from the `results.json` of `training/release.py`.
 
-    Args:
-        repository: the name that loads the model: a repository on the Hub or a folder.
-        results: content of `results.json` from `training/release.py`.
+    It loads the model by the name `repository`, and has a parsing section if the results have one.
 
     Raises:
         ValueError: if this model type has no description, or results are missing.

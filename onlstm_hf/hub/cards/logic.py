@@ -4,8 +4,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
 from ...logic.formulas import MAX_OPERATORS
-from .model_descriptions import describe_model
-from .template import complete_results, fill_template
+from .template import complete_results, describe_model, fill_template
 
 # Name of the task in results files.
 LOGIC = "logical inference"
