@@ -15,11 +15,7 @@ CELLS = {"lstm": "LSTM", "gru": "GRU", "rnn": "simple recurrent network"}
 
 
 def about_model(model: PreTrainedModel, folder: str) -> dict[str, Any]:
-    """Returns the page's texts about a model.
-
-    Args:
-        model: the model.
-        folder: the checkpoint's folder, which may contain a card, or its name on the Hub.
+    """Returns the page's texts about a model; `folder` is its checkpoint, which may contain a card.
 
     Returns:
         `kind`; the number of `parameters`; the names of `layers` with trees; `parse_layer`, counted from 0; from the

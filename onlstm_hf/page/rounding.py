@@ -63,9 +63,8 @@ def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> 
     A row with `C` weights, sensitivity `s` and limit `l` adds `C (s / l)^2` to the squared error of the distances, and
     needs `C log2 l` bits. For a given number of bits the error is smallest if `l` is proportional to `s`.
 
-    Args:
-        sensitivities: see `calibrate`.
-        coarseness: bits to save per weight; at 0 the most sensitive row has 16 bits. All rows have 8 to 16 bits.
+    `coarseness` is the number of bits to save per weight; at 0 the most sensitive row has 16 bits. All rows have 8 to
+    16 bits.
 
     Returns:
         The limits for `round_rows`.
@@ -78,10 +77,7 @@ def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> 
 
 
 def calibrate(model: PreTrainedModel) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Collects the statistics for rounding the matrices of a language model.
-
-    Args:
-        model: the model, in evaluation mode.
+    """Collects the statistics for rounding the matrices of a language model, which is in evaluation mode.
 
     Returns:
         By the names of the matrices without the prefix `model.`:

@@ -8,7 +8,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from ..utils.checkpoints import load_checkpoint
 from ..utils.files import check_writable, written_folder
@@ -42,22 +42,11 @@ def write_page(
     check_writable(folder, is_new=True)
     if not checkpoints:
         raise ValueError("name at least one checkpoint for the page")
-    loaded = [(name, *load_checkpoint(name)) for name in checkpoints]
-    write_models(Path(folder), loaded, precision=precision, offline=offline)
-
-
-def write_models(
-    folder: Path,
-    models: Sequence[tuple[str, PreTrainedModel, PreTrainedTokenizerBase]],
-    *,
-    precision: str = "int8",
-    offline: bool = True,
-) -> None:
-    """Writes the page like `write_page`, from names and loaded models."""
-    with written_folder(folder) as partial:
+    loaded = [load_checkpoint(checkpoint) for checkpoint in checkpoints]
+    with written_folder(Path(folder)) as partial:
         shutil.copytree(STATIC, partial, dirs_exist_ok=True)
-        names = _names([name for name, _, _ in models])
-        for name, (checkpoint, model, tokenizer) in zip(names, models, strict=True):
+        names = _names(checkpoints)
+        for name, checkpoint, (model, tokenizer) in zip(names, checkpoints, loaded, strict=True):
             target = partial / "models" / name
             target.mkdir(parents=True)
             _write_json(target / "tokenizer.json", _tokenizer_description(checkpoint, tokenizer))

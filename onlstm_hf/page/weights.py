@@ -20,12 +20,9 @@ GZIP = 16 + zlib.MAX_WBITS  # selects the gzip container in zlib
 def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """Returns the tensors for the page, as used in evaluation, by their names without the prefix `model.`.
 
-    Raises:
-        ValueError: for a model that the page does not support.
+    It raises a `ValueError` for a model that the page does not support.
     """
     config = model.config
-    if config.model_type not in ("onlstm", "prpn", "rnn"):
-        raise ValueError(f'the page supports models of type "onlstm", "prpn" and "rnn", not "{config.model_type}"')
     if config.num_softmaxes > 1:
         raise ValueError(f"the page supports models with one softmax, not {config.num_softmaxes}")
     if not isinstance(config.eos_token_id, int):
@@ -48,17 +45,11 @@ def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -> list[dict]:
     """Writes the weights of a language model to a gzip file.
 
-    Args:
-        model: the model, in evaluation mode.
-        path: the output file.
-        precision: `"float32"`, or `"int8"`: matrices as integers of 8 bits, or more for rows that affect the
-            distances, with one scale per row.
+    `precision` is `"float32"`, or `"int8"`: matrices as integers of 8 bits, or more for rows that affect the
+    distances, with one scale per row. For errors see `page_tensors`.
 
     Returns:
         For each tensor, in the order of the file, its `name`, `shape` and `dtype`, `"integer"` or `"float32"`.
-
-    Raises:
-        ValueError: see `page_tensors`.
     """
     tensors = page_tensors(model)
     matrices = _rounded_matrices(model, tensors) if precision == "int8" else {}

@@ -1,11 +1,12 @@
 """Tiny models of every kind, for common tests of all models."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils import _pytree as pytree
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf import (
     ONLSTMConfig,
@@ -54,6 +55,13 @@ class Kind:
             for parameter in model.parameters():
                 parameter.uniform_(-1, 1)
         return model.eval()
+
+
+def save_checkpoint(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Saves a model and its tokenizer, and returns the name of the folder."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
 
 
 _RNN_CLASSES = {

@@ -7,9 +7,9 @@ import torch
 
 from eval.compare_page import read_in_node
 from onlstm_hf import build_word_tokenizer
-from onlstm_hf.page.site import write_models
+from onlstm_hf.page.site import write_page
 from tests.helpers.page_scripts import error_of_script
-from tests.helpers.tiny_models import KINDS
+from tests.helpers.tiny_models import KINDS, save_checkpoint
 
 WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", "old", "dog", "saw", "dogs", "it", "a"]
 SENTENCES = [[2, 7, 8, 9, 2, 3], [3], [], [11, 4, 5, 11, 2, 3, 4, 5, 12, 6, 2, 7], [1, 12, 1]]
@@ -43,7 +43,8 @@ def outputs(model, ids):
 
 def write(folder, variants, **options):
     tokenizer = build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
-    write_models(folder, [(name, make(name), tokenizer) for name in variants], **options)
+    checkpoints = folder.with_name("checkpoints")
+    write_page(folder, [save_checkpoint(checkpoints / name, make(name), tokenizer) for name in variants], **options)
     return folder
 
 

@@ -15,10 +15,10 @@ from transformers import PreTrainedTokenizerFast
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.page.about import about_model
 from onlstm_hf.page.serving import build_server
-from onlstm_hf.page.site import STATIC, write_models, write_page
+from onlstm_hf.page.site import STATIC, write_page
 from tests.helpers.command_line import WORDS
 from tests.helpers.loopback import free_port
-from tests.helpers.tiny_models import KINDS
+from tests.helpers.tiny_models import KINDS, save_checkpoint
 
 MODULES = sorted(STATIC.rglob("*.js"))
 DISTILLED = ("onlstm-english", "onlstm-ptb-small-distilled", "onlstm-es-small-distilled")
@@ -89,8 +89,8 @@ def test_every_module_is_imported_by_the_page():
 
 
 def test_checkpoints_with_the_same_name_are_numbered_and_the_demo_page_is_not_cached(tmp_path, model, tokenizer):
-    models = [("a/best", model, tokenizer), ("b/best", model, tokenizer)]
-    write_models(tmp_path / "site", models, precision="float32", offline=False)
+    checkpoints = [save_checkpoint(tmp_path / folder / "best", model, tokenizer) for folder in "ab"]
+    write_page(tmp_path / "site", checkpoints, precision="float32", offline=False)
     content = read_json(tmp_path / "site/site.json")
     assert content["models"] == ["best", "best-2"] and "files" not in content
 
@@ -111,8 +111,8 @@ def test_an_unsupported_tokenizer_is_refused(tmp_path, model):
         backend.pre_tokenizer = splitter
         foreign = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
         with pytest.raises(ValueError, match=message):
-            write_models(tmp_path / "site", [("x", model, foreign)])
-    assert list(tmp_path.iterdir()) == []
+            write_page(tmp_path / "site", [save_checkpoint(tmp_path / "checkpoint", model, foreign)])
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_an_unsupported_tokenizer_is_refused(tmp_path, model):
 def test_unsupported_models_are_refused(tmp_path, tokenizer, options, message):
     model = KINDS["onlstm"].make(vocab_size=len(tokenizer), **options)
     with pytest.raises(ValueError, match=message):
-        write_models(tmp_path / "site", [("x", model, tokenizer)])
-    assert list(tmp_path.iterdir()) == []
+        write_page(tmp_path / "site", [save_checkpoint(tmp_path / "checkpoint", model, tokenizer)])
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 @pytest.mark.parametrize("name", [*DISTILLED, "onlstm-ptb-small", "prpn-ptb-small"])
