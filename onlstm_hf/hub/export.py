@@ -151,12 +151,11 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
-    shared = {
-        name.as_posix(): path
-        for name, path in paths.items()
-        if not any(fnmatch(part, pattern) for part in name.parts for pattern in NEVER_SHARED)
-    }
+    shared = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if not any(fnmatch(part, pattern) for part in name.parts for pattern in NEVER_SHARED):
+            shared[name.as_posix()] = path
     if links := [name for name, path in shared.items() if path.is_symlink()]:  # may lead to private files
         raise ValueError(f"{folder} has symbolic links: {', '.join(links)}; share a copy by `cp -rL {folder} COPY`")
     return {name: path for name, path in shared.items() if path.is_file()}

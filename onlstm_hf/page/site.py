@@ -61,11 +61,7 @@ def write_page(
 
 
 def _tokenizer_description(checkpoint: str, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Returns the content of `tokenizer.json`.
-
-    Raises:
-        ValueError: for components that `static/model/tokenizer.js` does not support.
-    """
+    """Returns the content of `tokenizer.json`, and refuses what `static/model/tokenizer.js` does not support."""
     description = json.loads(tokenizer.backend_tokenizer.to_str())
     problem = f"the page cannot run the tokenizer of {checkpoint}: its"
     model = description["model"]

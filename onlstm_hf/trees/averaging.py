@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from .distances import distances_of_tree
-from .induced_tree import InducedTree
+from .induced_tree import InducedTree, tree_from_splits
 
 # Tie-breaking rules.
 TIES = ("random", "right", "left")
@@ -68,16 +68,13 @@ def best_trees(
 ) -> list[InducedTree]:
     """Returns, for `B` sentences of one length, the binary trees whose constituents have the highest sum of scores.
 
-    Args:
-        scores: `[B, num_words + 1, num_words + 1]`, the score of each span by its start and end, such as a count or
-            the probability under a grammar.
-        sentences: the words of each sentence.
-        branching_bias, ties, seed: see `average_trees`.
+    `scores` `[B, num_words + 1, num_words + 1]` has the score of each span by its start and end, such as a count or
+    the probability under a grammar. For the other arguments see `average_trees`.
     """
     if ties not in TIES:
         raise ValueError(f'ties must be "random", "right" or "left", got {ties!r}')
     chart = _Chart(scores, branching_bias == "right", ties, np.random.default_rng(seed) if ties == "random" else None)
-    trees = [InducedTree.from_spans(words, chart.spans(row)) for row, words in enumerate(sentences)]
+    trees = [chart.best_tree(row, words) for row, words in enumerate(sentences)]
     if branching_bias is None:
         return trees
     return [replace(tree, distances=tuple(distances_of_tree(tree, branching_bias))) for tree in trees]
@@ -119,8 +116,7 @@ class _Chart:
     ) -> np.ndarray:
         """Adds the values of both parts, for each split of the spans of one width from word `first` to `last`.
 
-        Returns:
-            `[B, width - 1, spans]`, by the width of the left part.
+        The result `[B, width - 1, spans]` is by the width of the left part.
         """
         values = by_start[:, 1:width, first : last - width + 1]
         values = values + by_end[:, width - 1 : 0 : -1, first + width : last + 1]
@@ -128,22 +124,19 @@ class _Chart:
             values[:, 0] = by_start[:, width - 1, first + 1 : last - width + 2]
         return values
 
-    def spans(self, row: int) -> list[tuple[int, int]]:
-        """Returns the constituents of one of the best trees of a sentence."""
-        spans = []
-        unsplit = [(0, self.num_words)]
-        while unsplit:
-            start, end = unsplit.pop()
-            if end - start < 2:
-                continue
-            spans.append((start, end))
+    def best_tree(self, row: int, words: Sequence[str]) -> InducedTree:
+        """Returns one of the best trees of a sentence."""
+        right_sisters = set()  # must begin with a single word by the papers' rule
+
+        def choose_split(start: int, end: int) -> int:
+            if (start, end) in right_sisters:
+                return start + 1
             split = self._choose_split(row, start, end)
-            unsplit.append((start, split))
-            if self.by_papers_rule and split - start > 1 and end - split > 1:
-                spans.append((split, end))
-                split += 1
-            unsplit.append((split, end))
-        return spans
+            if self.by_papers_rule and split - start > 1:
+                right_sisters.add((split, end))
+            return split
+
+        return tree_from_splits(words, choose_split)
 
     def _choose_split(self, row: int, start: int, end: int) -> int:
         """Chooses one of the best splits; random ties are in proportion to the number of best trees of each split."""

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from .induced_tree import InducedTree, outermost_first
+from .induced_tree import InducedTree, outermost_first, tree_from_splits
 from .treebank import GoldTree
 
 
@@ -23,12 +23,12 @@ def right_branching_tree(words: Sequence[str]) -> InducedTree:
 
 def balanced_tree(words: Sequence[str]) -> InducedTree:
     """Splits each constituent of `n` words after its first `n // 2` words."""
-    return _tree_from_splits(words, lambda start, end: start + (end - start) // 2)
+    return tree_from_splits(words, lambda start, end: start + (end - start) // 2)
 
 
 def random_split_tree(words: Sequence[str], generator: Random) -> InducedTree:
     """Draws a binary tree in which the split of each constituent is uniform, like that of random distances."""
-    return _tree_from_splits(words, lambda start, end: generator.randrange(start + 1, end))
+    return tree_from_splits(words, lambda start, end: generator.randrange(start + 1, end))
 
 
 def uniform_random_tree(words: Sequence[str], generator: Random) -> InducedTree:
@@ -67,18 +67,6 @@ def upper_bound_tree(gold: GoldTree) -> InducedTree:
             spans.append((start, enclosing[-1][1]))
         enclosing.append((start, end))
     return InducedTree.from_spans(gold.words, spans)
-
-
-def _tree_from_splits(words: Sequence[str], choose_split: Callable[[int, int], int]) -> InducedTree:
-    spans = []
-    unsplit = [(0, len(words))]
-    while unsplit:
-        start, end = unsplit.pop()
-        if end - start > 1:
-            spans.append((start, end))
-            split = choose_split(start, end)
-            unsplit += [(start, split), (split, end)]
-    return InducedTree.from_spans(words, spans)
 
 
 BASELINES: dict[str, Callable[[GoldTree, Random], InducedTree]] = {

@@ -70,22 +70,18 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
 def has_labels(root: BracketNode) -> bool:
     """Returns whether the root is a Penn-style tree of two words or more; it may be wrapped as `( (S ...) )`.
 
-    Raises:
-        ValueError: if it would be Penn-style except for a label without a word, `(NN )`.
+    A tree that would be Penn-style except for a label without a word, `(NN )`, is a `ValueError`.
     """
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]
-    nodes, empty = [root], []
-    has_two_words = False
+    nodes, has_two_words = [root], False
     for node in nodes:  # the list grows while it is walked
         subtrees = [child for child in node.children if isinstance(child, BracketNode)]
         if node.label is None or len(node.children) > max(len(subtrees), 1):
             return False
-        if not node.children:
-            empty.append(node)
         has_two_words = has_two_words or len(subtrees) > 1
         nodes += subtrees
-    if has_two_words and empty:
+    if has_two_words and (empty := [node for node in nodes if not node.children]):
         raise empty[0].error(f"the label {empty[0].label!r} has no word")
     return has_two_words
 
@@ -102,8 +98,7 @@ def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:
 def write_nltk_tree(tree: Any) -> str:
     """Writes an `nltk.Tree` so that `read_brackets` finds the same nodes; leaves and labels are escaped.
 
-    Raises:
-        ValueError: for a leaf that is empty or no string, and for a node without a label above a word.
+    Leaves must be words that are not empty, and their nodes must have labels.
     """
     parts: list[str] = []
     waiting: list[Any] = [tree]
@@ -125,11 +120,7 @@ def write_nltk_tree(tree: Any) -> str:
 
 
 def escape_leaf(text: str) -> str:
-    r"""Escapes white space and brackets in a word or label of a Penn-style tree, as `\u0020`.
-
-    Raises:
-        ValueError: if the text is empty.
-    """
+    r"""Escapes white space and brackets in a word or label of a Penn-style tree, as `\u0020`; refuses an empty one."""
     if not text:
         raise ValueError("an empty word or label cannot stand in a bracketed tree")
     return re.sub(r"[ \t\n\r\f\v()]|\\(?=u[0-9a-f]{4})", lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -50,16 +50,12 @@ def distances_of_tree(tree: InducedTree, branching_bias: str = "right") -> list[
     The distance of a word is the height of the constituent that it splits, or 0 if it splits none (Shen et al., ACL
     2018, "Straight to the Tree"). A word has height 0, and a constituent is one higher than its higher part.
 
-    Args:
-        tree: a binary tree.
-        branching_bias: the rule. `"none"` can make every binary tree; the unused distance of the first word is the
-            largest. `"right"` needs right parts that begin with a single word, unless the left sister is one word.
+    The rules `"none"` and `"ranges"` can make every binary tree; the unused distance of the first word is the largest.
+    `"right"` needs right parts that begin with a single word, unless the left sister is one word.
 
     Raises:
-        ValueError: if the tree is not binary, the rule cannot make this tree, or the rule is neither of the two.
+        ValueError: if the tree is not binary, the rule cannot make this tree, or the rule is unknown.
     """
-    if branching_bias not in ("right", "none"):
-        raise ValueError(f'branching_bias must be "right" or "none" here, got {branching_bias!r}')
     if not tree.is_binary:
         raise ValueError(f"only binary trees have distances: {tree.to_bracket()[:60]}")
     spans = tree.spans()
@@ -73,15 +69,13 @@ def distances_of_tree(tree: InducedTree, branching_bias: str = "right") -> list[
     for start, end in sorted(spans, key=lambda span: span[1] - span[0]):
         middle = middles[start, end]
         heights[start, end] = 1 + max(heights.get((start, middle), 0), heights.get((middle, end), 0))
-        split_word = middle
-        if branching_bias == "right" and middle == start + 1:
-            split_word = start
-        elif branching_bias == "right" and end - middle > 1 and middles[middle, end] != middle + 1:
-            raise ValueError(f"the papers' rule makes no such tree: {tree.to_bracket()[:60]}")
+        splits_first_word = branching_bias == "right" and middle == start + 1
         # With the papers' rule, a right part that begins with this word has set its distance before.
-        distances[split_word] = float(heights[start, end])
-    if branching_bias == "none" and distances:
+        distances[start if splits_first_word else middle] = float(heights[start, end])
+    if branching_bias != "right" and distances:
         distances[0] = 1 + max(distances)
+    if tree_from_distances(distances, tree.words, branching_bias) != tree:
+        raise ValueError(f"the papers' rule makes no such tree: {tree.to_bracket()[:60]}")
     return distances
 
 

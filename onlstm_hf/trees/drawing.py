@@ -237,8 +237,7 @@ def _constituents_bottom_up(
 ) -> Iterator[tuple[tuple[int, int], float, int, list[tuple[float, int]]]]:
     """Places each constituent above its parts, midway between the first and the last one.
 
-    Yields:
-        The span, its centre along the words, its level above them, and the centre and level of each part.
+    It yields the span, its centre along the words, its level above them, and the centre and level of each part.
     """
     placed: list[tuple[int, float, int]] = []  # first word, centre, level
     num_words_placed = 0

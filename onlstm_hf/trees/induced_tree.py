@@ -200,12 +200,9 @@ class InducedTree:
         offsets, unknown, distances = self.offsets, self.unknown, self.distances
         spans = []
         for word_start, word_end in self.spans():
-            span_text = start = end = None
-            if offsets is not None:
-                start, end = offsets[word_start][0], offsets[word_end - 1][1]
-                span_text = text[start:end]
-            span = {"text": span_text, "start": start, "end": end, "word_start": word_start, "word_end": word_end}
-            spans.append(span)
+            start, end = (offsets[word_start][0], offsets[word_end - 1][1]) if offsets else (None, None)
+            span = {"text": text[start:end] if offsets else None, "start": start, "end": end}
+            spans.append(span | {"word_start": word_start, "word_end": word_end})
         return {
             "text": text,
             "words": list(self.words),
@@ -249,6 +246,19 @@ class TreeList(list[InducedTree]):
         pictures = [f"<div>{tree.to_svg()}</div>" for tree in self[:NUM_TREES_SHOWN]]
         hidden = len(self) - len(pictures)
         return "".join(pictures) + (f"<p>and {hidden} more trees</p>" if hidden else "")
+
+
+def tree_from_splits(words: Sequence[str], choose_split: Callable[[int, int], int]) -> InducedTree:
+    """Builds a binary tree top down; `choose_split` returns the first word of the second part of a constituent."""
+    spans = []
+    unsplit = [(0, len(words))]
+    while unsplit:
+        start, end = unsplit.pop()
+        if end - start > 1:
+            spans.append((start, end))
+            split = choose_split(start, end)
+            unsplit += [(start, split), (split, end)]
+    return InducedTree.from_spans(words, spans)
 
 
 def as_words(words: Sequence[str]) -> tuple[str, ...]:

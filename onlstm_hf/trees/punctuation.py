@@ -43,10 +43,8 @@ def raise_at_marks(
     The cue helps models that were trained without punctuation (Spitkovsky, Alshawi & Jurafsky, CoNLL 2011,
     "Punctuation: Making a Point in Unsupervised Dependency Parsing").
 
-    Args:
-        distances: one number per word.
-        after_mark: for each word, whether a mark precedes it; ignored for the first word.
-        strength: the added amount, in standard deviations of the sentence's distances.
+    `after_mark` says for each word whether a mark precedes it; it is ignored for the first word. The added amount is
+    `strength` standard deviations of the sentence's distances.
     """
     if len(distances) < 2:
         return list(distances)
@@ -160,5 +158,4 @@ def _smallest_constituent(constituents: Sequence[tuple[int, int]], start: int, e
     """Returns the smallest constituent around these words; `None` for no words, or if a constituent crosses them."""
     if start == end or any(cross((start, end), span) for span in constituents):
         return None
-    around = [span for span in constituents if span[0] <= start and end <= span[1]]
-    return around[-1] if around else None
+    return next((span for span in reversed(constituents) if span[0] <= start and end <= span[1]), None)

@@ -40,25 +40,15 @@ def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
     }
     content = [json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8"), b"\n", lengths.tobytes()]
     for sentences in stored.by_layer.values():
-        ranks = [np.unique(distances, return_inverse=True)[1].reshape(-1).astype(dtype) for distances in sentences]
-        content += [rank.tobytes() for rank in ranks]
+        content += [np.unique(distances, return_inverse=True)[1].astype(dtype).tobytes() for distances in sentences]
     with written_file(path, binary=True) as file:
         file.write(lzma.compress(b"".join(content), preset=9))
 
 
 def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
-    """Reads a file of `write_rank_file`, given its text.
+    """Reads a file of `write_rank_file`, given the words of each sentence of its text. The ranks are the distances.
 
-    Args:
-        path: the file.
-        sentences: the words of each sentence of the text.
-
-    Returns:
-        The sentences, with the ranks as distances.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file cannot be read, or belongs to another text.
+    A file of another text is a `ValueError`; for other errors see `read_header`.
     """
     header, content = read_header(path, "ranks", FORMAT, VERSION)
     text_fingerprint = fingerprint(map(" ".join, sentences))

@@ -109,9 +109,8 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
 def read_header(path: str | os.PathLike, kind: str, file_format: str, last_version: int) -> tuple[dict, bytes]:
     """Returns the header, which is the first line of a compressed file of this kind, and the bytes after it.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged, or has another format, or a version that is not 1 to `last_version`.
+    A missing file is a `FileNotFoundError`. A file that is damaged, or has another format, or a version that is not 1
+    to `last_version`, is a `ValueError`.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")

@@ -99,10 +99,7 @@ def preprocessing_of(
         preset: one of `PRESETS`, or `None`.
         of_model: fields from `to_dict`, such as `treebank_preprocessing` of the model's configuration; used without a
             preset. Missing fields follow the papers' protocol.
-        overrides: other values of fields; `None` means unchanged.
-
-    Raises:
-        ValueError: for an unknown preset or field, or an invalid value.
+        overrides: other values of fields; `None` means unchanged. Unknown names and invalid values are refused.
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")

@@ -110,7 +110,7 @@ def test_bad_distances_are_refused(distances, words, bias, message):
         tree_from_distances(distances, words, bias)
 
 
-@given(DISTANCES, st.sampled_from(["right", "none"]))
+@given(DISTANCES, st.sampled_from(["right", "none", "ranges"]))
 def test_distances_of_a_tree_rebuild_it(distances, bias):
     tree = tree_from_distances(distances, numbered(len(distances)), bias)
     assert tree_from_distances(distances_of_tree(tree, bias), tree.words, bias) == tree
@@ -130,7 +130,7 @@ def test_trees_that_a_rule_cannot_make_have_no_distances():
     with pytest.raises(ValueError, match="only binary trees have distances"):
         distances_of_tree(InducedTree.from_spans(["a", "b", "c"], []))
     with pytest.raises(ValueError, match="branching_bias must be"):
-        distances_of_tree(tree, "ranges")
+        distances_of_tree(tree, "left")
 
 
 @given(NESTED)

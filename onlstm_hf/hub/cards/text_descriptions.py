@@ -23,11 +23,7 @@ _OPTIONAL = {"text": {"test": None, "license": "apache-2.0"}, "treebank": {"over
 
 
 def read_descriptions(content: dict) -> tuple[SimpleNamespace, SimpleNamespace | None]:
-    """Returns the descriptions under `text` and, unless there is none, under `treebank`.
-
-    Raises:
-        ValueError: if a field is missing or unknown.
-    """
+    """Returns the descriptions under `text` and, unless there is none, under `treebank`; checks their fields."""
     return _read(content, "text"), None if content.get("treebank") is None else _read(content, "treebank")
 
 
