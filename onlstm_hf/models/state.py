@@ -403,6 +403,13 @@ class RecurrentGenerationMixin(GenerationMixin):
             inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]
         return inputs
 
+    def _maybe_initialize_input_ids_for_generation(self, inputs, bos_token_id, model_kwargs):
+        """Extends the base class: a prompt without tokens, too, becomes `bos_token_id`."""
+        if inputs is not None and inputs.shape[1] == 0 and not {"inputs_embeds", "state"} & model_kwargs.keys():
+            model_kwargs["attention_mask"] = torch.ones(len(inputs), 1, dtype=torch.long, device=inputs.device)
+            inputs = None
+        return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
+
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
         # Transformers 5.24 and later itself passes on only a `cache`.
         if "state" in outputs:
