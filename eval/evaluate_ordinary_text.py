@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from eval.report.tables import format_table
 from eval.report.tasks import UNKNOWN_WORDS
 from eval.task import add_model_options, import_extra, load_model, run_task, task_parser
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.text.unknown_words import unknown_words
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, PUNCTUATION_TAGS, Preprocessing, read_treebank
 from onlstm_hf.utils.programs import positive_integer

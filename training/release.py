@@ -30,9 +30,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
 from onlstm_hf.hub.cards.template import describe_model
 from onlstm_hf.hub.cards.text_descriptions import read_descriptions
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
+from onlstm_hf.text.unknown_words import unknown_words
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import run_program

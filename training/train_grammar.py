@@ -20,8 +20,8 @@ from transformers import PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.text.unknown_words import unknown_words
 from onlstm_hf.text.word_alignment import encode_words, is_word_level
 from onlstm_hf.trees.rank_files import write_rank_file
 from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file

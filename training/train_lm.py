@@ -18,8 +18,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 import onlstm_hf
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.text.unknown_words import unknown_words
 from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file

@@ -12,7 +12,7 @@ from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures
-from onlstm_hf.scoring.coverage import unknown_words
+from onlstm_hf.text.unknown_words import unknown_words
 from onlstm_hf.text.word_alignment import word_offsets
 
 PUBLISHED = central_figures(LANGUAGE_MODELLING)

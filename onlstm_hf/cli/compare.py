@@ -107,7 +107,6 @@ def _read_trees(path: str) -> list[InducedTree]:
                 brackets = json.loads(line)["brackets"] if line.lstrip().startswith("{") else line
                 trees.append(InducedTree.from_bracket(brackets, labelled=False))
         except (ValueError, KeyError) as error:
-            raise ValueError(
-                f"line {number} of {path} is no tree ({error}); expected the brackets or jsonl of `onlstm-hf parse`"
-            ) from error
+            expected = "the brackets or jsonl of `onlstm-hf parse`"
+            raise ValueError(f"line {number} of {path} is no tree ({error}); expected {expected}") from error
     return trees

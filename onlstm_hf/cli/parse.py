@@ -5,7 +5,7 @@ import json
 import mimetypes
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
@@ -53,7 +53,7 @@ rules that turn distances into a tree (--branching-bias):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sentence_options(parser)
-    add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
+    add_choice(parser, "--format", ["brackets", "tree", "jsonl", "svg"], "see below")
     add_tree_options(parser)
     hard = "same as --branching-bias ranges"
     parser.add_argument("--hard", action="store_const", dest="branching_bias", const="ranges", help=hard)
@@ -70,33 +70,26 @@ def run(options: argparse.Namespace) -> None:
         _draw(options, sentences, path, parse_options)
         return
     model, tokenizer = load_model(options, options.dtype)
-    write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
+    unknown_words = UnknownWords()
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
         # Sorting the sentences of several batches by length reduces padding.
         size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
         for batch in in_batches(sentences, size, are_printed=path is None):
             trees = model.parse(batch, tokenizer, progress=False, batch_size=options.batch_size, **parse_options)
-            for tree in trees:
+            for tree, sentence in zip(trees, batch, strict=True):
                 unknown_words.add(tree.words, tree.unknown)
-            file.write("".join(f"{write(tree, text)}\n" for tree, text in zip(trees, batch, strict=True)))
+                print(_formatted(tree, sentence, options.format), file=file)
             file.flush()
     unknown_words.report()
 
 
-def _drawing(tree: InducedTree, sentence: Sentence) -> str:
-    return tree_to_text(tree, width=shutil.get_terminal_size((120, 24)).columns) + "\n"
-
-
-def _json_line(tree: InducedTree, sentence: Sentence) -> str:
+def _formatted(tree: InducedTree, sentence: Sentence, tree_format: str) -> str:
+    if tree_format == "brackets":
+        return tree.to_bracket()
+    if tree_format == "tree":
+        return tree_to_text(tree, width=shutil.get_terminal_size((120, 24)).columns) + "\n"
     record = tree.to_record(sentence) | {"line": sentence.line, "start": sentence.start}
     return json.dumps(record, ensure_ascii=False)
-
-
-TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
-    "brackets": lambda tree, sentence: tree.to_bracket(),
-    "tree": _drawing,
-    "jsonl": _json_line,
-}
 
 
 def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None, parse_options: dict) -> None:

@@ -3,8 +3,9 @@
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import compress
+from itertools import compress, islice
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.files import read_lines, read_text_file
@@ -62,12 +63,10 @@ def _split(lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]], 
     num_warnings = 0
     for number, line in enumerate(lines, start=1):
         places = split(line)
+        if warn_only and len(places) > 1 and num_warnings < MAX_WARNINGS:
+            num_warnings += 1
+            _warn(f"line {number} has {len(places)} sentences, read as one; --split-sentences reads each by itself")
         if warn_only:
-            if len(places) > 1 and num_warnings < MAX_WARNINGS:
-                num_warnings += 1
-                _warn(
-                    f"line {number} has {len(places)} sentences, read as one; --split-sentences reads each by itself"
-                )
             places = [(0, len(line))]
         for start, end in places:
             sentence = Sentence(line[start:end])
@@ -87,21 +86,18 @@ class UnknownWords:
     """Counts out-of-vocabulary words and warns if there are many."""
 
     def __init__(self):
-        self.num_words, self.num_unknown, self.examples = 0, 0, []
+        self.num_words, self.unknown = 0, Counter()
 
     def add(self, words: list[str], is_unknown: list[bool]) -> None:
-        unknown = list(compress(words, is_unknown))
         self.num_words += len(words)
-        self.num_unknown += len(unknown)
-        self.examples = list(dict.fromkeys([*self.examples, *unknown]))[:5]
+        self.unknown.update(compress(words, is_unknown))
 
     def report(self) -> None:
         """Writes the share of unknown words to standard error if it exceeds `MAX_UNKNOWN`."""
-        if self.num_unknown > MAX_UNKNOWN * self.num_words:
-            share = 100 * self.num_unknown / self.num_words
-            _warn(
-                f"{share:.1f} % of the words are unknown, and read as <unk>, for instance {', '.join(self.examples)}"
-            )
+        if self.unknown.total() > MAX_UNKNOWN * self.num_words:
+            share = 100 * self.unknown.total() / self.num_words
+            examples = ", ".join(islice(self.unknown, 5))
+            _warn(f"{share:.1f} % of the words are unknown, and read as <unk>, for instance {examples}")
 
 
 def _warn(message: str) -> None:
@@ -110,9 +106,6 @@ def _warn(message: str) -> None:
 
 def load_model(options: argparse.Namespace, dtype: str = "float32"):
     """Returns the model of the arguments, or the default model, with weights of this type, and its tokenizer."""
-    import torch
-
     from ..utils.checkpoints import default_model, load_checkpoint
 
-    name = options.model or default_model()
-    return load_checkpoint(name, trust_remote_code=options.trust_remote_code, dtype=getattr(torch, dtype))
+    return load_checkpoint(options.model or default_model(), trust_remote_code=options.trust_remote_code, dtype=dtype)

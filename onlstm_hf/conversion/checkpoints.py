@@ -134,11 +134,10 @@ def _is_name(name: Any) -> bool:
 
 
 def _check_tensors(state_dict: dict[Any, Any], file_size: int) -> None:
-    for name, tensor in state_dict.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise ValueError("it has values other than named tensors")
-        if not isinstance(name, str) or not re.fullmatch(rf"[\w.]{{1,{_MAX_NAME_LENGTH}}}", name):
-            raise ValueError("its tensors have invalid names")
+    if not all(isinstance(tensor, torch.Tensor) for tensor in state_dict.values()):
+        raise ValueError("it has values other than named tensors")
+    if not all(isinstance(name, str) and re.fullmatch(rf"[\w.]{{1,{_MAX_NAME_LENGTH}}}", name) for name in state_dict):
+        raise ValueError("its tensors have invalid names")
     # The decoder may share the embedding's storage, but a thousand layers with one storage would exhaust memory.
     if sum(tensor.nbytes for tensor in state_dict.values()) > 2 * file_size:
         raise ValueError("many of its tensors share the same numbers")

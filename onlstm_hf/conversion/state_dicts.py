@@ -142,7 +142,6 @@ def _count(state_dict: Mapping[str, torch.Tensor], prefix: str) -> int:
 
 
 def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Returns the configuration fields of an ON-LSTM that its tensors determine."""
     num_layers = _count(state_dict, "rnn.cells")
     rows, hidden_size = _shape(state_dict, "rnn.cells.0.hh.weight", 2)
     num_chunks = max(1, rows // 2 - 2 * hidden_size)
@@ -156,7 +155,6 @@ def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
 
 
 def _prpn_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Returns the configuration fields of a PRPN that its tensors determine."""
     hidden_size, _, width = _shape(state_dict, "parser.gate.1.weight", 3)
     return {
         "hidden_size": hidden_size,

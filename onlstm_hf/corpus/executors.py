@@ -27,15 +27,11 @@ START_METHOD = "forkserver"  # see `multiprocessing`
 
 
 class Engine(NamedTuple):
-    """Place and resources of the tasks.
+    """Place and resources of the tasks: `"local"` (processes on this machine), `"ray"` or `"slurm"`.
 
-    Attributes:
-        name: `"local"` (processes on this machine), `"ray"` or `"slurm"`.
-        workers: maximum number of concurrent tasks; -1 means no limit (Slurm).
-        threads: threads per worker; with Ray and Slurm also CPUs per worker.
-        memory: GB per CPU, with Ray and Slurm.
-        gpus: GPUs per worker, with Ray and Slurm.
-        sbatch: names and values of `sbatch` options. Slurm needs `partition` and `time`.
+    At most `workers` tasks run at a time, with `threads` threads each; -1 means no limit (Slurm). With Ray and Slurm
+    there is a CPU per thread, with `memory` GB, and each worker has `gpus`. The options `sbatch` of Slurm need
+    `partition` and `time`.
     """
 
     name: str = "local"
@@ -112,7 +108,6 @@ def run_tasks(executor: PipelineExecutor, ranks: list[int], report: Callable[[],
 
 @contextmanager
 def _worker_processes(executor: LocalPipelineExecutor) -> Iterator[Callable[[int], Future]]:
-    """Yields a function that submits a task to a pool of processes."""
     context = multiprocessing.get_context(START_METHOD)
     context.set_forkserver_preload([__name__])
     previous_children = set(multiprocessing.active_children())
@@ -130,7 +125,6 @@ def _worker_processes(executor: LocalPipelineExecutor) -> Iterator[Callable[[int
 
 @contextmanager
 def _ray_cluster(executor: RayPipelineExecutor) -> Iterator[Callable[[int], Future]]:
-    """Yields a function that submits a task to Ray."""
     import ray
 
     memory = int(executor.mem_per_cpu_gb * executor.cpus_per_task * 2**30)

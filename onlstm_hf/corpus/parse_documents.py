@@ -1,24 +1,20 @@
 """datatrove step that turns documents into one document with a tree per sentence."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
 from ..text.sentence_splitting import count_several, sentence_splitter
+from ..trees.induced_tree import InducedTree
 from ..utils.iteration import bounded_windows
 from .progress import report_progress
 from .writers import COLUMNS
-
-if TYPE_CHECKING:
-    from ..trees.induced_tree import InducedTree
 
 # Sentences are read, sorted by length and parsed in windows of bounded size, so that memory is bounded.
 SENTENCES_PER_WINDOW = 1 << 12
@@ -32,15 +28,13 @@ SEVERAL = "several sentences"
 
 
 class ParseOptions(NamedTuple):
-    """Options for splitting and parsing.
+    """Options for splitting and parsing; for `layer`, `branching_bias` and `punctuation` see `parse`.
 
     Attributes:
         language: code of the language whose rules split documents into sentences, such as `"en"` (see
             `sentence_splitter`). Without it, each line is a sentence.
         trees: the column of the trees, `"spans"` or `"brackets"`.
-        distances: whether to add the column of distances.
-        log_probability: whether to add the column of log probabilities.
-        layer, branching_bias, punctuation: see `parse`.
+        distances, log_probability: whether to add these columns.
         batch_size: sentences per forward pass.
         max_words: longer sentences are skipped.
         dtype: data type of the weights, `"float32"` or `"bfloat16"`.
@@ -83,7 +77,6 @@ class ParseDocuments(PipelineStep):
 
     Args:
         model: a checkpoint folder, or a name on the Hub. Each process loads it once, when a task starts.
-        options: what to compute.
         threads: threads per process; by default PyTorch's choice.
         trust_remote_code: see `load_checkpoint`.
         progress_folder: a local folder for progress reports.
@@ -129,7 +122,6 @@ class ParseDocuments(PipelineStep):
         report_progress(self.progress_folder, rank, 1.0, num_sentences)
 
     def _rows(self, window: list[Sentence], model, tokenizer) -> Iterator[dict]:
-        """Yields the row of each sentence of a window, in order."""
         options = self.options
         texts = [sentence.text for sentence in window if sentence.reason is None]
         if options.log_probability:
@@ -181,26 +173,20 @@ def _sentences(
         places = split(document.text)
         for position, (start, end) in enumerate(places):
             text = document.text[start:end]
-            reason = _skip_reason(text, max_words)
+            reason = "NUL characters" if "\0" in text else None
+            if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
+                reason = f"more than {max_words} words"
             yield Sentence(document, position, start, "" if reason else text, reason)
         if not places:
             yield Sentence(document, 0, 0, "", "no words")
 
 
-def _skip_reason(text: str, max_words: int) -> str | None:
-    """Returns the reason why a sentence is not parsed, or `None`."""
-    if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
-        return f"more than {max_words} words"
-    return "NUL characters" if "\0" in text else None
-
-
 @cache
 def _load(name: str, trust_remote_code: bool, threads: int | None, dtype: str):
-    """Loads the model and its tokenizer once per process."""
     import torch
 
     from ..utils.checkpoints import load_checkpoint
 
     if threads is not None:
         torch.set_num_threads(threads)
-    return load_checkpoint(name, trust_remote_code=trust_remote_code, dtype=getattr(torch, dtype))
+    return load_checkpoint(name, trust_remote_code=trust_remote_code, dtype=dtype)

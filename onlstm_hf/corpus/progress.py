@@ -18,11 +18,9 @@ def report_progress(folder: Path | None, rank: int, share: float, num_sentences:
 
 
 class ProgressBar(tqdm):
-    """Progress bar over all tasks on standard error.
+    """Progress bar over all tasks, of which earlier runs completed some, on standard error.
 
-    Args:
-        folder: local folder of `report_progress`, which is emptied; `None` for no bar.
-        tasks, completed: the number of all tasks, and of those that earlier runs completed.
+    It empties the local folder of `report_progress`; without one there is no bar.
     """
 
     def __init__(self, folder: Path | None, tasks: int, completed: int):

@@ -41,11 +41,6 @@ TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
 # The errors of the formats for damaged and truncated files share no base class. bz2, gzip and pyarrow also raise
 # OSErrors without an `errno`; system errors have one.
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, ArrowException)
-# Reasons for missing files and missing parts of files.
-DAMAGED_FILE = "damaged file"
-DAMAGED_REST = "rest of a damaged file"
-DAMAGED_GROUP = "rest of a damaged row group"
-HIDDEN = r"(^|/)[._]"
 # Small, because one row may hold a whole book.
 ROWS_PER_BATCH = 16
 
@@ -113,7 +108,7 @@ class TextReader(FileReader):
                 if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                     _skip_line(file)
             except Exception as error:
-                yield damaged(error, place, DAMAGED_REST)
+                yield damaged(error, place, "rest of a damaged file")
                 return
             if not line:
                 return
@@ -157,7 +152,7 @@ class ParquetReader(FileReader):
             table = ParquetFile(file, page_checksum_verification=True)
             names = table.schema_arrow.names
         except Exception as error:
-            document = damaged(error, path, DAMAGED_FILE)
+            document = damaged(error, path, "damaged file")
             if start == 0:
                 yield document
             return
@@ -184,7 +179,7 @@ class ParquetReader(FileReader):
                         yield unreadable(place, "not UTF-8")
                     row += 1
         except Exception as error:
-            yield damaged(error, f"{path}/{row}", DAMAGED_GROUP)
+            yield damaged(error, f"{path}/{row}", "rest of a damaged row group")
 
 
 class DatasetReader(HuggingFaceDatasetReader):
@@ -221,7 +216,8 @@ def file_reader(location: str, kind: str | None = None, pattern: str | None = No
         kinds = {name: kind or _kind_of(name)}
     elif fs.isdir(path):
         folder = DataFolder(path, fs=fs)
-        names = [name for name in folder.list_files(glob_pattern=pattern) if not re.search(HIDDEN, name)]
+        names = folder.list_files(glob_pattern=pattern)
+        names = [name for name in names if not re.search(r"(^|/)[._]", name)]  # without hidden files
         kinds = {name: _kind_of(name) or kind for name in names}
     else:
         raise FileNotFoundError(f"there is no file or folder {location}")
@@ -283,6 +279,5 @@ def damaged(error: Exception, place: str, reason: str) -> Document:
 
 
 def _skip_line(file: BinaryIO) -> None:
-    """Reads to the end of the line."""
     while (chunk := file.readline(1 << 20)) and not chunk.endswith(b"\n"):
         pass

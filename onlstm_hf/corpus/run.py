@@ -41,13 +41,8 @@ def parse_corpus(
 ) -> Counter[str] | None:
     """Parses all sentences of a corpus into a table, or resumes an interrupted job.
 
-    Args:
-        reader: a reader of `readers` or datatrove.
-        corpus: JSON values that identify the corpus.
-        output: folder of the table, local or remote.
-        model, trust_remote_code: see `load_checkpoint`.
-        output_format: `"parquet"` or `"jsonl"`.
-        tasks: number of tasks; by default one per `BYTES_PER_TASK` of the files, and at least one per worker.
+    The reader is one of `readers` or datatrove; the JSON values `corpus` identify what it reads. The folder `output`
+    is local or remote. By default there is a task per `BYTES_PER_TASK` of the files, and at least one per worker.
 
     Returns:
         The number of sentences that were `"parsed"`, and of those that were not by reason; `None` if incomplete tasks

@@ -100,9 +100,8 @@ def _true_worlds(formula: str) -> int:
             raise malformed(found.start(), "unexpected text after the formula")
         if token != ")":
             if token not in ("(", *OPERATORS, *VARIABLES):
-                raise malformed(
-                    found.start(), f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
-                )
+                problem = f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
+                raise malformed(found.start(), problem)
             stack.append(_WORLDS.get(token, token))
             continue
         match stack[-3:]:

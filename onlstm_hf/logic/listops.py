@@ -24,7 +24,6 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
 }
 END = "]"
 VALUES = tuple(map(str, range(10)))
-BRACKETS = ("(", ")")
 
 # Parameters of the authors' data.
 _OPERATION_PROBABILITY = 0.25
@@ -74,7 +73,7 @@ def read_expression(text: str) -> ListOpsExpression:
     Raises:
         ValueError: if the text is no expression; it names the token.
     """
-    tokens = tuple(token for token in text.split() if token not in BRACKETS)
+    tokens = tuple(token for token in text.split() if token not in ("(", ")"))
     lists, parts, values = [], [], []
     open_lists: list[tuple[int, list[int]]] = []  # start and values of each open list
     deepest = 0
@@ -113,7 +112,6 @@ def generate_listops(number: int, seed: int = 0, max_length: int | None = None) 
     With probability 1/4 an argument is a list of 2 to 5 arguments, nested to a depth of at most 19, else a digit.
 
     Args:
-        number: number of expressions.
         seed: equal seeds give equal expressions.
         max_length: rejects expressions with more tokens. The authors have no limit; 1 % have over 380 tokens.
 

@@ -8,12 +8,7 @@ from .formulas import RELATIONS
 
 
 def score_logic(predictions: Sequence[str], references: Sequence[str], num_operators: Sequence[int]) -> dict[str, Any]:
-    """Compares predicted relations with gold ones.
-
-    Args:
-        predictions: relations of `onlstm_hf.logic.formulas.RELATIONS`.
-        references: the gold relations.
-        num_operators: the number of operators of each pair, see `LogicPair.num_operators`.
+    """Compares predicted relations with gold ones, given the number of operators of each pair (see `LogicPair`).
 
     Returns:
         JSON values: `accuracy`, from 0 to 1; `num_pairs`; `macro_accuracy`, the mean over gold relations; accuracies

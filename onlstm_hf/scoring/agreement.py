@@ -1,7 +1,5 @@
 """Agreement between parsers, without gold trees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,15 +10,9 @@ from .parsing_scores import authors_rule
 
 
 def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
-    """Returns the sentence F1, by the papers' rule, between the trees of each pair of parsers.
+    """Returns the sentence F1, by the papers' rule, between the trees of each pair of parsers for the same sentences.
 
-    For binary trees the matrix is symmetric.
-
-    Args:
-        parsers: the trees of each parser, for the same sentences in the same order.
-
-    Returns:
-        `[num_parsers, num_parsers]`, from 0 to 1; rows are predicted, columns gold.
+    It is `[num_parsers, num_parsers]`, from 0 to 1; rows are predicted, columns gold. Binary trees make it symmetric.
 
     Raises:
         ValueError: if the sentences differ.

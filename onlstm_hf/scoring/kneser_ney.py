@@ -4,8 +4,6 @@ No package of the Python package index trains them: `kenlm` contains only the re
 single fixed discount.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,11 +25,8 @@ class KneserNeyNGrams:
     of different words seen before them. D is one of three discounts per order, for a = 1, 2, and 3 or more, estimated
     from the counts of counts. b(h) makes the sum 1. Unigrams are interpolated with the uniform distribution.
 
-    Args:
-        tokens: `[N]` token ids of the training text, each sentence followed by `eos_token_id`.
-        vocab_size: number of words, including `<eos>` and the unknown word.
-        eos_token_id: the token that ends a sentence.
-        order: number of words of the longest n-grams.
+    The `[N]` token ids of the training text have `eos_token_id` after each sentence. `vocab_size` counts it and the
+    unknown word. The longest n-grams have `order` words.
     """
 
     def __init__(self, tokens: Sequence[int], vocab_size: int, eos_token_id: int, order: int = 5):

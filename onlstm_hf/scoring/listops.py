@@ -21,9 +21,8 @@ def score_listops(predictions: Sequence[str], expressions: Sequence[ListOpsExpre
         JSON values: `accuracy`, from 0 to 1; `num_expressions`; and the accuracies `by_depth` of nesting and
         `by_length`, the number of tokens in groups such as `"11-20"` and `"321-"`, see `group_accuracies`.
     """
-    correct = [
-        predicted == str(expression.value) for predicted, expression in zip(predictions, expressions, strict=True)
-    ]
+    values = [str(expression.value) for expression in expressions]
+    correct = [predicted == value for predicted, value in zip(predictions, values, strict=True)]
     lengths = [_length_group(len(expression.tokens)) for expression in expressions]
     return {
         "accuracy": sum(correct) / len(correct),

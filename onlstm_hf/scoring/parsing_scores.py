@@ -3,8 +3,6 @@
 A constituent is a span of at least two words. Precision and recall ignore labels.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -125,15 +123,12 @@ def score_parses(
         raise ValueError(
             f"nothing to score, or not one predicted tree per gold tree: got {len(predicted)} for {len(gold)}"
         )
-    for index, tree in enumerate(gold):
-        if not isinstance(tree, GoldTree):
-            raise ValueError(f"gold tree {index} is a {type(tree).__name__}; read it with GoldTree.from_bracket")
-
     counts = np.zeros((len(gold), 3), dtype=np.int64)
-    lengths = np.array([len(tree.words) for tree in gold])
     depths = []
     is_found: defaultdict[str, list[bool]] = defaultdict(list)  # by label
     for index, (predicted_tree, gold_tree) in enumerate(zip(predicted, gold, strict=True)):
+        if not isinstance(gold_tree, GoldTree):
+            raise ValueError(f"gold tree {index} is a {type(gold_tree).__name__}; read it with GoldTree.from_bracket")
         if not hasattr(predicted_tree, "spans"):
             predicted_tree = InducedTree.from_nested(predicted_tree)
         _check_same_words(index, predicted_tree.words, gold_tree.words)
@@ -145,6 +140,7 @@ def score_parses(
             if end - start < len(gold_tree.words):
                 is_found[label].append((start, end) in predicted_spans)
 
+    lengths = np.array([len(tree.words) for tree in gold])
     inner_counts = (counts - (lengths > 1)[:, None]).T  # without the whole sentence
     precision, recall, f1 = authors_rule(*inner_counts)
     has_gold = inner_counts[2] > 0

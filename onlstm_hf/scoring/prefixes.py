@@ -14,21 +14,18 @@ from ..utils.iteration import progress_bar
 def sequence_log_probabilities(
     model: PreTrainedModel, sequences: Sequence[Sequence[int]], batch_size: int = 1024
 ) -> list[float]:
-    """Returns the log probability of each sequence after its first token, under any causal language model.
+    """Returns the log probability of each sequence of token ids after its first one, for any causal language model.
 
     Duplicate sequences are scored once. The others are sorted, so that the sequences of a batch share long prefixes. A
     batch is processed as a prefix tree: step `t` calls the model on the last token of all distinct prefixes of length
     `t`, starting from the state of their parents. No sequence is padded. The state is the output's `state` (models of
     this package) or `cache` or `past_key_values` (Transformers). A model without any of them recomputes each prefix.
 
-    Args:
-        model: takes `input_ids` and returns `logits`.
-        sequences: token ids; the first token, such as `<eos>`, is only context.
-        batch_size: number of distinct sequences per prefix tree, which bounds the number of prefixes per call.
+    A prefix tree has `batch_size` distinct sequences, which bounds the number of prefixes per call.
 
     Returns:
-        For each sequence, the sum of the natural log probabilities of all tokens but the first. Equal sequences have
-        exactly equal scores.
+        For each sequence, the sum of the natural log probabilities of all tokens but the first, such as `<eos>`, which
+        is only context. Equal sequences have exactly equal scores.
 
     Raises:
         ValueError: if a sequence has ids outside the vocabulary, or the model computes NaN.

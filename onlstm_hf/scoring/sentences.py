@@ -56,16 +56,11 @@ def score_encoded(
     progress: bool | None = None,
     with_distances: bool = False,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
-    """Returns scores as `score_sentences` does, and syntactic distances of the same pass of the model.
-
-    Args:
-        encoded: sentences as token ids, without special tokens.
-        with_distances: whether to compute distances, for a model that induces trees.
-        model, tokenizer, batch_size, progress: see `score_sentences`, also for the errors.
+    """Scores sentences that are token ids without special tokens; see `score_sentences`, also for the errors.
 
     Returns:
-        For each sentence its score, and with distances for each layer those of its tokens, else an empty list. A model
-        with the same distances for all layers counts as one layer.
+        For each sentence its score; and, with distances, for each layer the syntactic distances of its tokens from the
+        same pass, else an empty list. A model with the same distances for all layers counts as one layer.
     """
     check_tokenizer(tokenizer, model.config)
     eos = tokenizer.eos_token_id
@@ -104,9 +99,8 @@ def _score_batch(
     log_probabilities = torch.cat(pieces, dim=1)
     if not log_probabilities[mask.bool()].isfinite().all():
         raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
-    if with_distances:  # without the distance of the first <eos>
+    distances = [[]] * len(sequences)
+    if with_distances:  # without that of the first <eos>
         distances = torch.cat(distance_pieces, dim=-1)[..., 1:].transpose(0, 1).tolist()
-    else:
-        distances = [[]] * len(sequences)
     for sequence, row, by_layer in zip(sequences, log_probabilities.tolist(), distances, strict=True):
         yield row[: len(sequence) - 1], [layer[: len(sequence) - 2] for layer in by_layer]

@@ -89,10 +89,7 @@ def stream_chunks(
     chunk_length: int = 256,
     progress: bool | None = None,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Cuts a text into inputs and targets for successive calls of a model.
-
-    Args:
-        model, input_ids, batch_size, chunk_length, progress: see `stream_log_likelihood`, also for the errors.
+    """Cuts a text into inputs and targets for calls of a model; see `stream_log_likelihood`, also for the errors.
 
     Yields:
         Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter), on the model's device. Each

@@ -9,16 +9,21 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from .sources import read_source
+from ..utils.files import read_text_file
 from .word_splitting import word_normalizer, word_pre_tokenizer
 
 # Prefix of each subword that does not begin a word.
 _CONTINUES = "##"
+# Long lines are read in pieces that end with a word, as a tokenizer needs many times the memory of its input.
+_PIECE = re.compile(r"(?s).{1,1000000}[^ ]*")
+# Names of text files, unlike words such as "and/or", "U.S" and "3.5".
+_TEXT_FILE = re.compile(r"\S*\.(?:txt|text|tok|tokens|raw|train|valid|dev|test|md)")
 
 
 def build_word_tokenizer(
@@ -159,15 +164,18 @@ def build_subword_tokenizer(
     tokenizer = build_word_tokenizer(vocabulary=[], **options)  # only the special tokens
     backend, special_tokens = tokenizer.backend_tokenizer, tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
-    word_counts = _word_counts(backend, _without(special_tokens, read_source(source, text_column)))
+    word_counts = Counter()
+    for text in _without(special_tokens, read_source(source, text_column)):
+        written = text if backend.normalizer is None else backend.normalizer.normalize_str(text)
+        word_counts.update(word for word, _ in backend.pre_tokenizer.pre_tokenize_str(written))
     if not word_counts:
         raise ValueError("the source has no word: is the text empty?")
 
-    counts = Counter()
+    character_counts = Counter()
     for word, count in word_counts.items():
         for character in _characters(word):
-            counts[character] += count
-    characters = sorted(counts, key=lambda character: (-counts[character], character))
+            character_counts[character] += count
+    characters = sorted(character_counts, key=lambda character: (-character_counts[character], character))
     characters = characters[: vocab_size - len(special_tokens)]
     subwords = [*special_tokens, *characters]
     merges = _merges(word_counts, characters, vocab_size - len(subwords), min_count) if parts == "bpe" else []
@@ -177,6 +185,35 @@ def build_subword_tokenizer(
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens, ids)
     backend.decoder = decoders.WordPiece(prefix=_CONTINUES, cleanup=False)
     return tokenizer
+
+
+def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> Iterator[str]:
+    """Yields the texts of a source of `build_word_tokenizer`, one line or row at a time."""
+    if isinstance(source, Mapping):
+        raise ValueError(f"the source has several splits ({', '.join(map(str, source))}); choose one of them")
+    if isinstance(source, (str, os.PathLike)):
+        source = [Path(source)]
+    elif isinstance(source, (list, tuple)) and _are_file_names(source):
+        source = map(Path, source)
+    for item in source:
+        if isinstance(item, os.PathLike):
+            for line in read_text_file(item):
+                yield from _PIECE.findall(line)
+            continue
+        text = item.get(text_column) if isinstance(item, Mapping) else item
+        if not isinstance(text, str):
+            raise ValueError(
+                f"the source must give strings, paths, or rows with text in the column {text_column!r}, not "
+                f"{str(item)[:200]}"
+            )
+        yield text
+
+
+def _are_file_names(items: Sequence[Any]) -> bool:
+    """Returns whether all items are strings, and the first is a file or all have suffixes of text files."""
+    if not items or not all(isinstance(item, str) for item in items):
+        return False
+    return os.path.isfile(items[0]) or all(map(_TEXT_FILE.fullmatch, items))
 
 
 def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[str]:
@@ -193,14 +230,6 @@ def _words_by_count(
     backend.train_from_iterator(_without(special_tokens, texts), trainer)
     ids = backend.get_vocab()
     return [word for word in sorted(ids, key=ids.get) if word not in special_tokens]
-
-
-def _word_counts(splitter: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    counts = Counter()
-    for text in texts:
-        written = text if splitter.normalizer is None else splitter.normalizer.normalize_str(text)
-        counts.update(word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(written))
-    return counts
 
 
 def _merges(

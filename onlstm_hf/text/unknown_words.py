@@ -1,12 +1,29 @@
-"""Out-of-vocabulary words in which two tokenized sentences differ."""
+"""Out-of-vocabulary words: their fraction of a text, and those in which two tokenized sentences differ."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+from . import word_alignment
+
 BATCH_SIZE = 10_000
+
+
+def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
+    """Returns the fraction of words, from 0 to 1, with at least one unknown token; `None` if there are no words.
+
+    An unknown token that is written in the text counts, too. Sentences are strings or lists of words.
+    """
+    are_unknown = []
+    for sentence in sentences:
+        if isinstance(sentence, str):
+            _, ids, word_indices, _ = word_alignment.encode_sentence(tokenizer, sentence)
+        else:
+            ids, word_indices = word_alignment.encode_words(tokenizer, sentence)
+        are_unknown += word_alignment.unknown_words(tokenizer, ids, word_indices)
+    return sum(are_unknown) / len(are_unknown) if are_unknown else None
 
 
 class SentenceTokens(NamedTuple):
@@ -41,8 +58,6 @@ def tokenize_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[s
 
 def differ_in_unknown_word(first: SentenceTokens, second: SentenceTokens) -> bool:
     """Returns whether two sentences differ in an out-of-vocabulary word."""
-    if not any(isinstance(unit, str) for unit in first.units + second.units):
-        return False
     edits = SequenceMatcher(None, first.units, second.units, autojunk=False).get_opcodes()
     return any(
         isinstance(unit, str)

@@ -184,10 +184,7 @@ def _with_every_word(
     for tokens in tokens_of_words:
         if not tokens:
             if unknown is None and previous is None:
-                raise ValueError(
-                    "the tokenizer has no token for any word of the sentence, and neither an unknown nor an end token "
-                    "to use instead; set tokenizer.unk_token"
-                )
+                raise ValueError("the tokenizer has no token for any word of the sentence; set tokenizer.unk_token")
             tokens.append(previous if unknown is None else unknown)
         previous = tokens[-1]
     indices = [word for word, tokens in enumerate(tokens_of_words) for _ in tokens]

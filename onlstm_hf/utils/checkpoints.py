@@ -40,13 +40,12 @@ def load_checkpoint(
     any_causal_model: bool = False,
     auto_class: type = AutoModelForCausalLM,
     trust_remote_code: bool = False,
-    dtype: torch.dtype = torch.float32,
+    dtype: str = "float32",
     implementation: str = "auto",
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Loads a model, on the GPU if there is one, and its tokenizer.
+    """Loads a model, on the GPU if there is one, and its tokenizer, from a folder or the Hub.
 
     Args:
-        name: a checkpoint folder, or a name on the Hub.
         any_causal_model: whether to accept language models that are not from this package.
         auto_class: the Auto class of Transformers that loads the model; `trust_remote_code` and `dtype` are for it.
         implementation: see `set_implementation`, for models of this package.

@@ -24,23 +24,22 @@ def check_is_text_file(path: str | os.PathLike) -> None:
         raise FileNotFoundError(f"there is no file {path}")
 
 
-def check_writable(*paths: str | os.PathLike | None, endings: Collection[str] = (), is_new: bool = False) -> None:
-    """Raises an `OSError` or `ValueError` before long work whose results could not be written.
+def check_writable(path: str | os.PathLike | None, endings: Collection[str] = (), is_new: bool = False) -> None:
+    """Raises an `OSError` or `ValueError` before long work whose results could not be written; `None` is no file.
 
-    Args:
-        paths: files, or with `is_new` files and folders; `None` stands for no file.
-        endings: allowed endings of the names; by default any.
-        is_new: whether nothing of these names may exist.
+    A name must have one of the `endings`, if any are given. With `is_new` nothing of this name may exist.
     """
-    for path in (Path(path) for path in paths if path is not None):
-        if is_new and path.exists():
-            raise FileExistsError(f"{path} exists already; choose another name or remove it")
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
-        if path.is_dir():
-            raise IsADirectoryError(f"cannot write {path}: it is a folder")
-        if endings and path.suffix.lower() not in endings:
-            raise ValueError(f"cannot write {path}: the name must end in {', '.join(endings)}")
+    if path is None:
+        return
+    path = Path(path)
+    if is_new and path.exists():
+        raise FileExistsError(f"{path} exists already; choose another name or remove it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder")
+    if endings and path.suffix.lower() not in endings:
+        raise ValueError(f"cannot write {path}: the name must end in {', '.join(endings)}")
 
 
 def binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
@@ -76,10 +75,8 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
                 f"{source} is not UTF-8: byte {error.object[error.start]:#04x} in line {number}; convert it to UTF-8"
             ) from error
         if "\0" in text:
-            place = f"{source}, line {number},"
-            raise ValueError(
-                f"{place} has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8"
-            )
+            problem = "has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8"
+            raise ValueError(f"{source}, line {number}, {problem}")
         has_words = has_words or bool(text.strip())
         yield text
     if not has_words:

@@ -15,12 +15,8 @@ def progress_bar(
 ):
     """Returns a tqdm progress bar on standard error that disappears at the end; Transformers' setting can hide it.
 
-    Args:
-        iterable: the items; without it the caller counts with `bar.update(n)`.
-        unit: name of an item, such as `"sentence"`.
-        total: number of items if the iterable has no length.
-        description: text before the bar.
-        shown: by default the bar appears on terminals and in notebooks after `PROGRESS_AFTER_SECONDS`.
+    Without an iterable the caller counts with `bar.update(n)`. `unit` names an item, such as `"sentence"`. By default
+    the bar is shown on terminals and in notebooks after `PROGRESS_AFTER_SECONDS`.
     """
     from transformers.utils.logging import tqdm  # imported here so that commands without a bar start faster
 

@@ -100,8 +100,8 @@ def test_good_lines_of_a_damaged_compressed_file_are_read_and_the_rest_has_a_rea
     path.write_bytes({"cut": content[:place], "flipped": content, "replaced": b"no such format"}[damage])
     (tmp_path / "b.txt").write_text("the next file")
     *good, bad, after = only_task(read(tmp_path))
-    assert bad == ("", readers.DAMAGED_REST) and after == ("the next file", None)
-    assert len(said) == 1 and f"cannot be read ({readers.DAMAGED_REST})" in said[0]
+    assert bad == ("", "rest of a damaged file") and after == ("the next file", None)
+    assert len(said) == 1 and "cannot be read (rest of a damaged file)" in said[0]
     if damage == "cut":
         assert good == [(line, None) for line in lines[: len(good)]]
         assert len(good) > 0.6 * len(lines) or ending == "bz2"
@@ -183,7 +183,7 @@ def test_an_unreadable_parquet_file_becomes_one_document_with_a_reason(tmp_path,
         (tmp_path / "a.parquet").write_bytes(damaged)
         documents = sum(read(tmp_path, world_size), [])
         assert [(document.text, document.metadata.get("reason"), document.id) for document in documents] == [
-            ("", readers.DAMAGED_FILE, "a.parquet"),
+            ("", "damaged file", "a.parquet"),
             ("fine", None, "b.parquet/0"),
         ]
 
@@ -198,7 +198,7 @@ def test_a_flipped_byte_loses_only_its_parquet_row_group(tmp_path, compression):
     content[column.data_page_offset + column.total_compressed_size - 9] ^= 1
     path.write_bytes(content)
     expected = [(line, None) for line in LINES]
-    expected[12:18] = [("", readers.DAMAGED_GROUP)]
+    expected[12:18] = [("", "rest of a damaged row group")]
     assert only_task(read(tmp_path)) == expected
     assert read(tmp_path)[0][12].id == "a.parquet/12"
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from onlstm_hf.text import sources
-from onlstm_hf.text.tokenization import build_subword_tokenizer, build_word_tokenizer
+from onlstm_hf.text.tokenization import build_subword_tokenizer, build_word_tokenizer, read_source
 from tests.helpers.requirements import library
 
 SENTENCES = ["the cat saw the dog", "a dog saw a cat", "the bird slept"]
@@ -226,7 +225,7 @@ def test_long_lines_of_a_file_are_split_between_words(tmp_path):
     path = tmp_path / "long.txt"
     text = " ".join(["été", "the", "naïve", "日本語", "x" * 50] * 40_000)
     path.write_text(f"{text}\nthe end", encoding="utf-8")
-    *pieces, last = sources.read_source(path, "text")
+    *pieces, last = read_source(path, "text")
     assert "".join(pieces) == text and last == "the end"
     assert max(map(len, pieces)) < 1_000_100 and all(piece[0] == " " for piece in pieces[1:])
 

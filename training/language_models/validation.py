@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
+from onlstm_hf.text.unknown_words import unknown_words
 from onlstm_hf.trees.tree_files import SentenceDistances
 from onlstm_hf.trees.treebank import GoldTree, Preprocessing, gold_trees_from_brackets, preprocessing_of, read_treebank
 from training.language_models.recipe import DataArguments, TextArguments

@@ -3,7 +3,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from onlstm_hf import build_word_tokenizer
-from onlstm_hf.scoring.coverage import unknown_words
+from onlstm_hf.text.unknown_words import unknown_words
 
 
 def test_fraction_of_out_of_vocabulary_words():
