@@ -17,6 +17,8 @@ def run_program(name: str, work: Callable[[], None]) -> int:
         The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
     """
     try:
+        if sys.stdout is None:
+            raise OSError("standard output is closed; redirect it to a file or to /dev/null")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")
         work()

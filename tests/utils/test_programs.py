@@ -1,4 +1,5 @@
 import argparse
+import sys
 
 import pytest
 
@@ -20,6 +21,12 @@ def test_user_errors_give_one_line_and_an_exit_code(capsys, error, code, message
 
     assert run_program("score.py", work) == code
     assert capsys.readouterr().err == message
+
+
+def test_a_closed_standard_output_is_an_error(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run_program("score.py", lambda: pytest.fail("it ran")) == 1
+    assert "standard output is closed" in capsys.readouterr().err
 
 
 def test_success_gives_0_and_programming_errors_are_raised(capsys):
