@@ -51,6 +51,8 @@ def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
     elif options.file not in (None, "-"):
         lines = read_text_file(options.file)
     else:
+        if sys.stdin is None:
+            raise OSError("standard input is closed; give sentences as arguments, --file FILE, or a pipe")
         if sys.stdin.isatty():
             print("Type one sentence per line; end with Ctrl-D.", file=sys.stderr)
             options.batch_size = 1  # answer each typed line at once

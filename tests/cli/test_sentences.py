@@ -1,5 +1,6 @@
 import gzip
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,12 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.cli.main import main
 from onlstm_hf.utils import checkpoints
 from tests.helpers.command_line import TEXT, WORDS, type_in
+
+
+def test_a_closed_standard_input_is_a_friendly_error(error_of, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    for command in ("parse", "score"):
+        assert "standard input is closed" in error_of(command)
 
 
 def test_text_file_and_standard_input_give_the_same(run, checkpoint, tmp_path, monkeypatch):
