@@ -64,7 +64,6 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs, options: Options) -> "Trace":
-        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         (length, batch_size, _), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
         saved_length, size = length if options.save_for_backward else 0, num_chunks * chunk_size
         return cls(

@@ -84,7 +84,6 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs, options: Options) -> "Trace":
-        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         (batch_size, length, num_slots), size = inputs.gates.shape, len(inputs.key)
         slots, units = (num_slots,), (size,)
         by_step = [slots, slots, units, (2, size), (4 * size,), (4, size), units, units, (1,), (1,)]

@@ -37,7 +37,8 @@ class Recurrence:
 
     Attributes:
         name: the operator's name.
-        Inputs, Options, Trace: the named tuples of `FastPath`.
+        Inputs, Options, Trace: the named tuples of `FastPath`. `Trace.empty(inputs, options)` returns empty tensors of
+            the right shapes and dtypes, for a path to fill.
     """
 
     name: ClassVar[str]
@@ -48,10 +49,6 @@ class Recurrence:
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
-
-    def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
-        """Returns an empty `Trace` with the right shapes, dtypes and devices."""
-        return self.Trace.empty(inputs, options)
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
         """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
@@ -117,7 +114,7 @@ class Recurrence:
             return tuple(gradients[index] for index in differentiable)
 
         def empty_trace(*arguments):
-            return tuple(self.empty_trace(*split_fields(arguments, *of_forward)))
+            return tuple(self.Trace.empty(*split_fields(arguments, *of_forward)))
 
         def empty_gradients(*arguments):
             _, trace, inputs, _ = split_fields(arguments, *of_backward)
