@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import HAS_TRITON, unsupported_reason
+from ..recurrence.fast_path import HAS_TRITON, FastPath, unsupported_by_triton
 from ..recurrence.operator import product_dtype, split_fields
 from ..recurrence.step_graphs import KeptBuffers
 from .contract import Gradients, Inputs, Options, Trace
@@ -148,4 +147,4 @@ def _prepared(inputs: Inputs, options: Options) -> Inputs:
     return Inputs(*(tensor if tensor is None else tensor.contiguous() for tensor in prepared))
 
 
-PATH = FastPath(forward, backward, unsupported_reason)
+PATH = FastPath(forward, backward, unsupported_by_triton)
