@@ -97,7 +97,6 @@ def activation_penalties(
         attention_mask, targets: `[B, T]`, 0 at padding, or `None`; -100 where nothing is predicted.
         is_stream: whether every token has a label; the label of a row's last token is in the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
-        config: has their weights, `activation_regularization` and `temporal_activation_regularization`.
     """
     dtype = torch.promote_types(dropped.dtype, torch.float32)
     activations, raw = dropped.to(dtype).square(), raw.to(dtype)

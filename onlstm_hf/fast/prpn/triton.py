@@ -41,7 +41,6 @@ class Work(NamedTuple):
 
     @classmethod
     def zeros(cls, trace: Trace, options: Options) -> "Work":
-        """Returns zeros."""
         (batch_size, _, size), dtype = trace.keys.shape, product_dtype(options)
         return cls(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
 
@@ -55,10 +54,7 @@ def _launch_backward(tensors: Tensors) -> None:
 
 
 class _Recording:
-    """The steps of sequences of one size in one direction: first launched, later replayed on fixed buffers.
-
-    `launch(tensors)` launches them on tensors of these sizes, without allocating memory.
-    """
+    """The steps of sequences of one size in one direction: first launched, later replayed on fixed buffers."""
 
     def __init__(self, launch: Callable[[Tensors], None]):
         self._launch, self._uses = launch, 0

@@ -24,9 +24,7 @@ MIN_LENGTH = 4
 class NativeOperator:
     """A compiled operator: finds its library, and computes a recurrence by its functions.
 
-    Args:
-        name: its name.
-        interface: the required version of the C structures, as an older library may still be in the folder.
+    `interface` is the required version of the C structures, as an older library may still be in the folder.
     """
 
     def __init__(self, name: str, interface: int):

@@ -65,14 +65,9 @@ class Recurrence:
         raise NotImplementedError
 
     def choose(self, implementation: str, sequence: torch.Tensor) -> str | None:
-        """Returns the name of the path to use: the requested one, or for `"auto"` the first suitable one or `None`.
+        """Returns the path for a layer's input: the named one, or for `"auto"` the first suitable one or `None`.
 
-        Args:
-            implementation: one of the names, or `"auto"`.
-            sequence: the input of the layer.
-
-        Raises:
-            ValueError: if the path is unknown, or cannot run on the sequence.
+        Raises a `ValueError` if the named path cannot run on the input.
         """
         if implementation == "auto":
             for name, path in self.paths.items():
@@ -81,8 +76,6 @@ class Recurrence:
                 if is_worthwhile and path.unsupported_reason(sequence) is None:
                     return name
             return None
-        if implementation not in self.paths:
-            raise ValueError(f"implementation must be one of auto, {', '.join(self.paths)}, not {implementation!r}")
         reason = self.paths[implementation].unsupported_reason(sequence)
         if reason:
             raise ValueError(f"the {implementation} implementation cannot run here: {reason}")
