@@ -239,8 +239,7 @@ class ParsingMixin:
                 "parsing strings or words needs the tokenizer: model.parse(sentences, tokenizer=tokenizer)"
             )
         else:
-            read = read_text if isinstance(sentence, str) else read_words
-            words = read(tokenizer, sentence)
+            words = read_text(tokenizer, sentence) if isinstance(sentence, str) else read_words(tokenizer, sentence)
             if units == "words":
                 return words
             input_ids = words.input_ids

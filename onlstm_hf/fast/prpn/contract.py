@@ -42,12 +42,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the computation.
-
-    Attributes:
-        product_in_bfloat16: whether products with weights are in bfloat16.
-        memories_need_gradient: whether to compute the gradient of the memories before the first step.
-    """
+    """The dtype of products with weights, and whether the memories before the first step need a gradient."""
 
     product_in_bfloat16: bool
     memories_need_gradient: bool
