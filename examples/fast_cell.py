@@ -42,6 +42,13 @@ class Trace(NamedTuple):
     softmaxes: torch.Tensor  # [T, B, 2, C], behind f and i
     activations: torch.Tensor  # [T, B, 2, H], tanh of the candidate and sigmoid of the output gate
 
+    @classmethod
+    def empty(cls, inputs: Inputs, options: Options) -> "Trace":
+        (length, batch_size, _), size = inputs.input_gates.shape, inputs.hidden.shape[1]
+        shapes = (size,), (2,), (size,), (2, options.num_chunks), (2, size)
+        outputs, *others = (inputs.hidden.new_empty(length, batch_size, *shape) for shape in shapes)
+        return cls(outputs, torch.empty_like(inputs.cell), *others)
+
 
 class Gradients(NamedTuple):
     input_gates: torch.Tensor
@@ -51,7 +58,7 @@ class Gradients(NamedTuple):
 
 def forward(inputs: Inputs, options: Options) -> Trace:
     """Computes the steps with plain operations that write into the trace."""
-    trace, num_chunks = empty_trace(inputs, options), options.num_chunks
+    trace, num_chunks = Trace.empty(inputs, options), options.num_chunks
     weight, hidden, cell = product_weight(inputs, options).t(), inputs.hidden, inputs.cell
     for step, input_gates in enumerate(inputs.input_gates):
         gates = input_gates + hidden.to(weight.dtype) @ weight
@@ -117,13 +124,6 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     return Gradients(grad_gates, grad_hidden, grad_cell)
 
 
-def empty_trace(inputs: Inputs, options: Options) -> Trace:
-    (length, batch_size, _), size = inputs.input_gates.shape, inputs.hidden.shape[1]
-    shapes = (size,), (2,), (size,), (2, options.num_chunks), (2, size)
-    outputs, *others = (inputs.hidden.new_empty(length, batch_size, *shape) for shape in shapes)
-    return Trace(outputs, torch.empty_like(inputs.cell), *others)
-
-
 def product_weight(inputs: Inputs, options: Options) -> torch.Tensor:
     return inputs.weight.to(torch.bfloat16) if options.product_in_bfloat16 else inputs.weight
 
@@ -140,9 +140,6 @@ class CumaxRecurrence(Recurrence):
 
     name = "fast_cumax_lstm"
     Inputs, Options, Trace = Inputs, Options, Trace
-
-    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
-        return empty_trace(inputs, options)
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         previous = torch.cat([inputs.hidden.unsqueeze(0), trace.outputs[:-1]])

@@ -62,6 +62,7 @@ def prpn_pass(stack: Stack, dtype: torch.dtype | None, device: torch.device) -> 
 
     def run_layer(layer: ReadingLayer, inputs: torch.Tensor) -> torch.Tensor:
         state = layer.initial_state(stack.batch_size)
-        return layer(inputs.transpose(0, 1), *state, gates).outputs.transpose(0, 1)
+        tape, _, _ = layer(inputs.transpose(0, 1), *state, gates)
+        return tape[:, config.num_slots :].transpose(0, 1)
 
     return training_pass(layers, run_layer, stack, dtype, device)

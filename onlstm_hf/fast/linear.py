@@ -24,15 +24,10 @@ def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return _linear(left, right.t())
 
 
-def linear(
-    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, implementation: str = "auto"
-) -> torch.Tensor:
-    """Computes `F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`.
-
-    The implementation `"reference"` calls `F.linear` itself.
-    """
+def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Computes `F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`."""
     tensors = [inputs, weight] if bias is None else [inputs, weight, bias]
-    if implementation == "reference" or not uses_onednn(*tensors):
+    if not uses_onednn(*tensors):
         return F.linear(inputs, weight, bias)
     if not _is_differentiated(*tensors):
         return _linear(inputs, weight, bias)
@@ -42,13 +37,14 @@ def linear(
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` that calls `linear` with its attribute `implementation`."""
+    """`nn.Linear` that calls `linear`, or `F.linear` with the implementation `"reference"`."""
 
     implementations = ("auto", "reference")
     implementation = "auto"
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return linear(inputs, self.weight, self.bias, self.implementation)
+        compute = F.linear if self.implementation == "reference" else linear
+        return compute(inputs, self.weight, self.bias)
 
 
 def uses_onednn(*tensors: torch.Tensor) -> bool:

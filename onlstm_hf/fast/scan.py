@@ -8,18 +8,10 @@ from torch.utils import _pytree as pytree
 
 
 def scan_operator(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Calls `state, outputs = step(state, entries)` for each step of the sequences, in a graph of any length.
+    """Computes `loop` of `models/state.py` as one operator, in a graph of any length.
 
     Use it only in graphs. Elsewhere the operator compiles the step for every shape. Its gradient fails (PyTorch 2.13)
     once several shapes have made sizes symbolic.
-
-    Args:
-        step: computes one step from the previous state and the entries of the sequences at that step.
-        state: tensors, before the first step.
-        sequences: `[T, ...]` each. One that is `None` gives `None` to every step.
-
-    Returns:
-        The last state, and the outputs of all steps, stacked along a first dimension.
     """
     given = [entries for entries in sequences if entries is not None]
 

@@ -31,8 +31,7 @@ def projected_next_token_loss(
 
     Args:
         hidden_states: `[B, T, H]`, and `[B, T, K, H]` for a mixture of `K` components.
-        weight: `[V, H]`. Under autocast the products are in autocast's dtype.
-        bias: `[V]`.
+        weight, bias: `[V, H]` and `[V]`. Under autocast the products are in autocast's dtype.
         shift_labels: `[B, T]`, the next token of each position, below `V`; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
         log_priors: `[B, T, K]`, natural logarithms of the weights of a mixture.

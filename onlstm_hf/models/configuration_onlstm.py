@@ -78,13 +78,6 @@ class AWDLSTMConfig(RecurrentConfig):
                 "(num_softmaxes), which read a last layer of any size"
             )
 
-    @classmethod
-    def from_dict(cls, config_dict, **kwargs):
-        """Extends the base class: the argument `layer_sizes` overrides the `hidden_size` of the file, too."""
-        if kwargs.get("layer_sizes"):
-            config_dict = {**config_dict, "hidden_size": None}
-        return super().from_dict(config_dict, **kwargs)
-
 
 class ONLSTMConfig(AWDLSTMConfig):
     r"""

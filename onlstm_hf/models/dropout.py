@@ -1,28 +1,25 @@
 """Regularisation of the AWD-LSTM (Merity, Keskar & Socher 2018): dropout of units, words, connections; penalties."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from .heads import IGNORED_LABEL
-from .state import RecurrentConfig, is_plain, kept_entries, owns_storage, real_tokens, state_dtype
+from .state import RecurrentConfig, is_plain, owns_storage, real_tokens, state_dtype
 
 
 class LockedDropout(nn.Module):
-    """Variational dropout (Gal & Ghahramani 2016): one mask per sequence, shared by all its steps.
-
-    Args:
-        probability: of setting a unit to 0; kept units are divided by `1 - probability`.
-    """
+    """Variational dropout (Gal & Ghahramani 2016): one mask per sequence, shared by all its steps."""
 
     def __init__(self, probability: float):
         super().__init__()
         self.probability = probability
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Drops units of `inputs`, `[T, B, H]` (time first)."""
+        """Drops units of `inputs`, `[T, B, H]` (time first), and divides the others by `1 - probability`."""
         if not self.training or self.probability == 0:
             return inputs
         keep = torch.empty_like(inputs[:1]).bernoulli_(1 - self.probability)
@@ -43,6 +40,23 @@ def dropped_words(
     keep = torch.empty(len(embedding.weight), device=embeddings.device, dtype=embeddings.dtype)
     keep = keep.bernoulli_(1 - probability).div_(1 - probability)
     return embeddings * keep[input_ids].unsqueeze(-1)
+
+
+def kept_entries(
+    shape: Sequence[int], probability: float, device: torch.device, dtype: torch.dtype = torch.bool
+) -> torch.Tensor:
+    """Returns booleans, each false with `probability` (to within 2^-17), or zeros and ones of another dtype.
+
+    For millions of entries, `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits per
+    entry suffice, or eight for probabilities such as 0.5.
+    """
+    count = math.prod(shape)
+    num_bits, word = (8, torch.int8) if (probability * 256).is_integer() else (16, torch.int16)
+    words = torch.randint(-(1 << 63), (1 << 63) - 1, (math.ceil(count * num_bits / 64),), device=device)
+    values = words.view(word)[:count].view(shape)
+    threshold = min(round(probability * (1 << num_bits)), (1 << num_bits) - 1)
+    kept = torch.empty(values.shape, dtype=dtype, device=device)
+    return torch.ge(values, threshold - (1 << (num_bits - 1)), out=kept)
 
 
 def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
@@ -97,7 +111,6 @@ def activation_penalties(
         attention_mask, targets: `[B, T]`, 0 at padding, or `None`; -100 where nothing is predicted.
         is_stream: whether every token has a label; the label of a row's last token is in the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
-        config: has their weights, `activation_regularization` and `temporal_activation_regularization`.
     """
     dtype = torch.promote_types(dropped.dtype, torch.float32)
     activations, raw = dropped.to(dtype).square(), raw.to(dtype)

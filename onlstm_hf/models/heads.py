@@ -89,7 +89,6 @@ class LanguageModelHead:
     """
 
     auto_class_name = "AutoModelForCausalLM"
-    # The default `loss_function`.
     _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
 

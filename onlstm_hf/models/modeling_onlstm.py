@@ -14,7 +14,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
-from .dropout import LockedDropout, activation_penalties, bind_projection, dropped_words
+from .dropout import LockedDropout, activation_penalties, bind_projection, dropped_words, kept_entries
 from .heads import (
     LanguageModelHead,
     PairClassifier,
@@ -34,7 +34,6 @@ from .state import (
     check_inputs,
     check_state,
     is_plain,
-    kept_entries,
     loop,
     real_tokens,
     state_dtype,

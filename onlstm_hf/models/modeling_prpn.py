@@ -8,7 +8,6 @@ then one memory per step. Step `t` sees the window `[:, t : t + S]`.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import distributed, nn
@@ -18,7 +17,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
-from .dropout import bind_projection
+from .dropout import bind_projection, kept_entries
 from .heads import LanguageModelHead, SequenceClassifier, check_single_sequences, class_loss
 from .state import (
     LOOPS,
@@ -30,7 +29,6 @@ from .state import (
     check_state,
     has_no_hooks,
     is_plain,
-    kept_entries,
     loop,
     real_tokens,
 )
@@ -355,24 +353,6 @@ class ParsingNetwork(nn.Module):
         return distances[:, 0], distances[:, 1]
 
 
-class ReadingLayerOutput(NamedTuple):
-    """Output of one layer of the reading network.
-
-    Attributes:
-        hidden_tape, cell_tape: `[B, S + T, H]`, the given states and those of every step, oldest first.
-        attentions: `[B, T, S]`, attention of each step to the memories of its window, without gradient.
-    """
-
-    hidden_tape: torch.Tensor
-    cell_tape: torch.Tensor
-    attentions: torch.Tensor
-
-    @property
-    def outputs(self) -> torch.Tensor:
-        """`[B, T, H]`, the hidden states of every step."""
-        return self.hidden_tape[:, self.attentions.shape[-1] :]
-
-
 class ReadingLayer(nn.Module):
     """One layer of the reading network: an LSTM whose previous state is its attention to past states."""
 
@@ -396,13 +376,17 @@ class ReadingLayer(nn.Module):
 
     def forward(
         self, inputs: torch.Tensor, hidden_memories: torch.Tensor, cell_memories: torch.Tensor, gates: torch.Tensor
-    ) -> ReadingLayerOutput:
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Reads a sequence.
 
         Args:
             inputs: `[B, T, input_size]`, padding at the end.
             hidden_memories, cell_memories: `[B, S, H]`, the states of the steps before, newest last.
             gates: `[B, T, S]`, how far each memory is open, oldest first.
+
+        Returns:
+            The tapes of hidden and of cell states, `[B, S + T, H]` each, the given ones and those of every step; and
+            the attention of each step to the memories of its window, `[B, T, S]`, oldest first, without gradient.
         """
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
         (batch_size, length, _), size, dtype = inputs.shape, self.size, input_gates.dtype
@@ -421,7 +405,7 @@ class ReadingLayer(nn.Module):
         arguments, path = (input_gates, key_inputs, *tensors, *masks), None
         if fast is not None and is_plain_layer and self.implementation not in LOOPS:
             path = fast.RECURRENCE.choose(self.implementation, input_gates)
-        return ReadingLayerOutput(*(self.run_loop(*arguments) if path is None else self.run_fast(path, *arguments)))
+        return self.run_loop(*arguments) if path is None else self.run_fast(path, *arguments)
 
     def read_step(
         self, input_gates: torch.Tensor, recurrent_gates: torch.Tensor, summary_cell: torch.Tensor
@@ -449,7 +433,7 @@ class ReadingLayer(nn.Module):
         key_keep: torch.Tensor | None,
         summary_keep: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Runs the recurrence step by step, differentiated by autograd; returns the fields of a `ReadingLayerOutput`.
+        """Runs the recurrence step by step, differentiated by autograd; returns what `forward` returns.
 
         The operations and their order are those of the authors.
 
@@ -653,16 +637,15 @@ class PRPNModel(PRPNPreTrainedModel):
         distance_tape, reading_gates, prediction_gates = self.find_structure(embeddings, state, padding.mask)
         attentions, memories = [], []
         for layer, layer_state in zip(self.reading_network, state.memories, strict=True):
-            output = layer(hidden, *layer_state, reading_gates)
-            hidden, tape = output.outputs.to(embeddings.dtype), output.hidden_tape
+            hidden_tape, cell_tape, attention = layer(hidden, *layer_state, reading_gates)
+            hidden, tape = hidden_tape[:, config.num_slots :].to(embeddings.dtype), hidden_tape
             if output_hidden_states:
                 hidden_states.append(padding.restore(hidden))
                 hidden = padding.to_end(hidden_states[-1])
                 tape = torch.cat([tape[:, : config.num_slots], hidden.to(tape.dtype)], dim=1)
-            tapes = output.hidden_tape, output.cell_tape
-            memories.append(tuple(padding.last(one, config.num_slots) for one in tapes))
+            memories.append(tuple(padding.last(one, config.num_slots) for one in (hidden_tape, cell_tape)))
             if config.reading_attention:
-                attentions.append(output.attentions)
+                attentions.append(attention)
         outputs, attention = self.predict_network(hidden, tape, prediction_gates, padding.mask)
         if config.prediction_attention:
             attentions.append(attention)

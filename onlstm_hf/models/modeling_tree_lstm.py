@@ -1,7 +1,6 @@
 """The binary Tree-LSTM of Tai, Socher & Manning (ACL 2015, section 3.2), which composes along gold brackets."""
 
 from itertools import compress
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -14,29 +13,19 @@ from .heads import PairClassifier, SequencePairClassifier, class_loss, stacked_s
 from .state import RecurrentPreTrainedModel, check_inputs, real_tokens
 
 
-class TreeLevels(NamedTuple):
-    """Binary trees of a whole batch, level by level, so that each level is one step.
-
-    Level 0 has the words of all trees, and level `h` the constituents of height `h`. Each level passes its nodes to
-    the level of their parent, and roots to a final level. Nodes are sorted by receiving level, so they are passed as
-    slices. A level concatenates the slices that it receives, lowest sender first.
-
-    Attributes:
-        words: `[W]`, the token of every word.
-        receivers_per_level: for each level, how many nodes it passes to each level; the last entry is the final level.
-        parts: for each level above 0, the indices of the left and the right part of each constituent among the nodes
-            that the level receives, `[N, 2]`.
-        roots: `[B]`, the index of each tree among the nodes that the final level receives.
-    """
-
-    words: torch.LongTensor
-    receivers_per_level: list[list[int]]
-    parts: list[torch.LongTensor]
-    roots: torch.LongTensor
-
-
-def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id: int) -> TreeLevels:
+def read_brackets(
+    rows: list[list[int]], open_bracket_id: int, close_bracket_id: int
+) -> tuple[list[torch.LongTensor], list[list[int]], torch.LongTensor]:
     """Reads the trees of token ids with brackets, each of which holds two constituents or words.
+
+    Level 0 has the words of all trees, and level `h` the constituents of height `h`, so that each level is one step.
+    Each level passes its nodes to the level of their parent, and roots to a final level. Nodes are sorted by receiving
+    level, so they are passed as slices. A level concatenates the slices that it receives, lowest sender first.
+
+    Returns:
+        For each level the tokens of its words, `[W]`, or the indices of the left and the right part of each
+        constituent among the nodes that the level receives, `[N, 2]`; for each level, how many nodes it passes to each
+        level; and the index of each tree among the nodes that the final level receives, `[B]`.
 
     Raises:
         ValueError: if the brackets of a row make no binary tree.
@@ -78,8 +67,8 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
     num_received = counts.sum(dim=0)
     places = torch.empty_like(by_receiver)
     places[by_receiver] = torch.arange(len(places)) - (num_received.cumsum(0) - num_received)[receiver[by_receiver]]
-    parts = [places[content[level]] for level in levels[1:]]
-    return TreeLevels(content[levels[0], 0], counts.tolist(), parts, places[roots])
+    contents_by_level = [content[levels[0], 0], *(places[content[level]] for level in levels[1:])]
+    return contents_by_level, counts.tolist(), places[roots]
 
 
 class TreeLSTMPreTrainedModel(RecurrentPreTrainedModel):
@@ -114,19 +103,19 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
         real = real_tokens(attention_mask, input_ids)
         mask = torch.ones_like(input_ids) if real is None else real
         rows = [list(compress(*row)) for row in zip(input_ids.tolist(), mask.tolist(), strict=True)]
-        trees = read_brackets(rows, self.config.open_bracket_id, self.config.close_bracket_id)
+        levels, counts, roots = read_brackets(rows, self.config.open_bracket_id, self.config.close_bracket_id)
         device = input_ids.device
 
-        states = self._read_words(trees.words.to(device))
-        received: list[list[torch.Tensor]] = [[] for _ in range(len(trees.receivers_per_level) + 1)]
-        for level, counts in enumerate(trees.receivers_per_level):
-            if level > 0:
+        received: list[list[torch.Tensor]] = [[] for _ in range(len(levels) + 1)]
+        for level, content in enumerate(levels):
+            if level == 0:
+                states = self._read_words(content.to(device))
+            else:
                 # `embedding` looks up rows; the gradient of plain indexing is slower.
-                parts = F.embedding(trees.parts[level - 1].to(device), torch.cat(received[level]))
-                states = self._compose(parts)
-            for receiver, part in zip(received, states.split(counts), strict=True):
+                states = self._compose(F.embedding(content.to(device), torch.cat(received[level])))
+            for receiver, part in zip(received, states.split(counts[level]), strict=True):
                 receiver.append(part)
-        return F.embedding(trees.roots.to(device), torch.cat(received[-1]))[:, : self.config.hidden_size]
+        return F.embedding(roots.to(device), torch.cat(received[-1]))[:, : self.config.hidden_size]
 
     def _read_words(self, words: torch.LongTensor) -> torch.Tensor:
         """Returns the states `[W, 2 H]` of words: their hidden states, then their cell states."""

@@ -16,15 +16,10 @@ from transformers import initialization as init
 
 try:  # the installed package computes faster, exports loops, and saves the code of a model
     from onlstm_hf.fast.linear import Linear
-    from onlstm_hf.fast.random_masks import kept_entries
     from onlstm_hf.fast.scan import scan_operator
     from onlstm_hf.utils.remote_code import save_with_code
 except ImportError:
     Linear, scan_operator, save_with_code = nn.Linear, None, None
-
-    def kept_entries(shape, probability: float, device: torch.device, dtype: torch.dtype = torch.bool) -> torch.Tensor:
-        """Booleans of any shape, each false with `probability`, or zeros and ones of another dtype."""
-        return (torch.rand(shape, device=device) >= probability).to(dtype)
 
 
 class RecurrentConfig(PreTrainedConfig):
@@ -78,8 +73,7 @@ class RecurrentConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs):
         number = (int, float)
-        numbers = [field.name for field in fields(self) if field.type is float]
-        probabilities = [name for name in numbers if name.endswith("_dropout")]
+        probabilities = [field.name for field in fields(self) if field.name.endswith("_dropout")]
         flags = [field.name for field in fields(self) if field.type is bool]
         self.require(self.positive_integers, int, lambda value: value > 0, "a positive integer")
         self.require(probabilities, number, lambda value: 0 <= value < 1, "a probability in [0, 1)")
@@ -141,10 +135,6 @@ class ModelState:
         )
         # Lets `torch.load` read a saved state with `weights_only=True`.
         torch.serialization.add_safe_globals([cls])
-
-    @property
-    def batch_size(self) -> int:
-        return pytree.tree_leaves(self)[0].shape[0]
 
     def __getitem__(self, row: int) -> "ModelState":
         """Returns the state of one row as a batch of one; pipelines split the outputs of a batch."""

@@ -118,12 +118,7 @@ class ParsingMixin:
         punctuation: str = "drop",
         **options,
     ) -> list[list[InducedTree]]:
-        """Returns for each layer the trees of the sentences, which the model reads once.
-
-        Args:
-            sentences, tokenizer, branching_bias, punctuation: see `parse`.
-            layers, options: see `sentence_distances`.
-        """
+        """Returns for each layer the trees of the sentences, which the model reads once; arguments as for `parse`."""
         tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
         check_punctuation(punctuation)
         if punctuation != "drop" and options.get("units", "words") != "words":
@@ -145,13 +140,9 @@ class ParsingMixin:
         max_length: int | None = None,
         progress: bool | None = None,
     ) -> Iterator[tuple[SentenceUnits, list[list[float]]]]:
-        """Yields each sentence with the distances of its units (words or tokens) in several layers.
+        """Yields each sentence with the distances of its units in several layers; arguments as for `parse`.
 
         The model reads every sentence once, in windows of sentences, so that memory is bounded for any number of them.
-
-        Args:
-            sentences, tokenizer, units, batch_size, max_length, progress: see `parse`, also for the errors.
-            layers: counted from 0; `None` is the configuration's `parse_layer`, or for a PRPN its only distances.
         """
         for layer in layers:
             self.resolve_layer(layer)  # refuses unknown layers
@@ -194,12 +185,8 @@ class ParsingMixin:
     ) -> str:
         """Draws the papers' figure: a sentence's tree, and below it the distances of its words in every layer.
 
-        Args:
-            sentence, tokenizer, layer, options: see `parse`.
-            title: heading of the figure.
-
-        Returns:
-            An SVG document, which `save_figure` (trees/drawing.py) writes to a file.
+        Takes the arguments of `parse` and a heading; returns an SVG document, which `save_figure` (trees/drawing.py)
+        writes to a file.
         """
         (tree,), trees_by_layer = self.parse_by_layer([sentence], tokenizer, layer=layer, **options)
         distances = [tree.distances for (tree,) in trees_by_layer.values()]
@@ -224,11 +211,7 @@ class ParsingMixin:
         return by_layer[chosen], dict(zip(names, by_layer, strict=True))
 
     def resolve_layer(self, layer: int | None) -> int:
-        """Returns the index of a layer (`parse_layer` for `None`) among those with distances of their own.
-
-        Raises:
-            ValueError: if there is no such layer, or if one is named although all layers share their distances.
-        """
+        """Returns the index of a layer (`parse_layer` for `None`) among those with distances of their own."""
         if self.parse_layer is None:
             if layer is not None:
                 name = type(self).__name__
@@ -256,8 +239,7 @@ class ParsingMixin:
                 "parsing strings or words needs the tokenizer: model.parse(sentences, tokenizer=tokenizer)"
             )
         else:
-            read = read_text if isinstance(sentence, str) else read_words
-            words = read(tokenizer, sentence)
+            words = read_text(tokenizer, sentence) if isinstance(sentence, str) else read_words(tokenizer, sentence)
             if units == "words":
                 return words
             input_ids = words.input_ids

@@ -11,22 +11,22 @@ def test_closed_gates_give_finite_values_and_gradients(implementation):
     tensors, keep = arguments(2, 5, 3, 4, dtype=torch.float32)
     input_gates, key_inputs, weights, gates, *memories = tensors
     closed = torch.zeros_like(gates).requires_grad_()
-    outputs = read_sequence(input_gates, key_inputs, weights, closed, *memories, *keep, implementation)
-    assert not outputs.attentions.any()
-    gradients = torch.autograd.grad(outputs[0].sum(), [closed, *weights])
+    tape, _, attentions = read_sequence(input_gates, key_inputs, weights, closed, *memories, *keep, implementation)
+    assert not attentions.any()
+    gradients = torch.autograd.grad(tape.sum(), [closed, *weights])
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
 def test_bfloat16_products_stay_near_those_in_float32():
     tensors, keep = arguments(4, 6, 5, 32, dtype=torch.float32)
-    expected = read_sequence(*tensors, *keep)
+    expected, *_ = read_sequence(*tensors, *keep)
     with torch.autocast("cpu", torch.bfloat16):
-        outputs = read_sequence(*tensors, *keep)
-    assert outputs.hidden_tape.dtype == torch.float32
-    torch.testing.assert_close(outputs.hidden_tape, expected.hidden_tape, rtol=0, atol=0.1)
-    assert not torch.equal(outputs.hidden_tape, expected.hidden_tape)
-    upstream = torch.randn_like(expected.hidden_tape)
-    gradients = [torch.autograd.grad(o.hidden_tape, leaves(tensors), upstream) for o in (outputs, expected)]
+        tape, *_ = read_sequence(*tensors, *keep)
+    assert tape.dtype == torch.float32
+    torch.testing.assert_close(tape, expected, rtol=0, atol=0.1)
+    assert not torch.equal(tape, expected)
+    upstream = torch.randn_like(expected)
+    gradients = [torch.autograd.grad(hidden_states, leaves(tensors), upstream) for hidden_states in (tape, expected)]
     for actual, gradient in zip(*gradients, strict=True):
         assert (actual - gradient).norm() < 0.1 * gradient.norm()
 
@@ -34,7 +34,8 @@ def test_bfloat16_products_stay_near_those_in_float32():
 @pytest.mark.parametrize("implementation", ["reference", "auto"])
 def test_attentions_are_not_differentiable(implementation):
     tensors, keep = arguments(2, 4, 3, 4, dtype=torch.float32)
-    assert not read_sequence(*tensors, *keep, implementation=implementation).attentions.requires_grad
+    *_, attentions = read_sequence(*tensors, *keep, implementation=implementation)
+    assert not attentions.requires_grad
 
 
 @pytest.mark.parametrize("length", [1, 5, 64, 65, 130])

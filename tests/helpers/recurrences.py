@@ -60,15 +60,15 @@ def read_sequence(
     key_keep=None,
     summary_keep=None,
     implementation="auto",
-) -> modeling_prpn.ReadingLayerOutput:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs `read_sequence` of `fast/prpn/operator.py`, or the loop for `"reference"` and `"scan"`."""
     others = gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
     path = None if implementation in LOOPS else prpn.RECURRENCE.choose(implementation, input_gates)
     if path is not None:
-        return modeling_prpn.ReadingLayerOutput(*prpn.read_sequence(input_gates, key_inputs, weights, *others, path))
+        return prpn.read_sequence(input_gates, key_inputs, weights, *others, path)
     layer = reading_layer(weights)
     layer.implementation = implementation
-    return modeling_prpn.ReadingLayerOutput(*layer.run_loop(input_gates, key_inputs, *others))
+    return layer.run_loop(input_gates, key_inputs, *others)
 
 
 def reading_layer(weights: Sequence[torch.Tensor]) -> modeling_prpn.ReadingLayer:

@@ -159,7 +159,13 @@ def test_a_change_that_contradicts_the_file_is_refused(unusual_config, tmp_path,
 def test_consistent_changes_take_effect(unusual_config, tmp_path):
     unusual_config.save_pretrained(tmp_path)
     config, unused = AutoConfig.from_pretrained(
-        tmp_path, layer_sizes=[24, 16], parse_layer=1, use_cache=False, unknown=3, return_unused_kwargs=True
+        tmp_path,
+        hidden_size=24,
+        layer_sizes=[24, 16],
+        parse_layer=1,
+        use_cache=False,
+        unknown=3,
+        return_unused_kwargs=True,
     )
     assert (config.hidden_size, config.layer_sizes, config.parse_layer) == (24, [24, 16], 1)
     assert not config.use_cache and unused == {"unknown": 3}

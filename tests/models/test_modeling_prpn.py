@@ -103,11 +103,11 @@ def test_recurrent_dropout_has_one_mask_for_all_rows_and_steps():
     state = model.model.initial_state(3)
     memories = tuple(torch.randn_like(memory[:1]).expand_as(memory) for memory in state.memories[0])
     gates = torch.ones(3, 6, model.config.num_slots)
-    first, second = (layer(inputs, *memories, gates).hidden_tape for _ in range(2))
+    first, second = (layer(inputs, *memories, gates)[0] for _ in range(2))
     torch.testing.assert_close(first, first[:1].expand_as(first))
     assert not torch.allclose(first, second)
     layer.eval()
-    assert not torch.allclose(layer(inputs, *memories, gates).hidden_tape, first)
+    assert not torch.allclose(layer(inputs, *memories, gates)[0], first)
 
 
 def test_keys_have_dropout_after_their_projection():
@@ -119,10 +119,10 @@ def test_keys_have_dropout_after_their_projection():
     row = torch.randint(VOCAB_SIZE, (1, 5))
     memories = tuple(torch.randn_like(memory[:1]) for memory in model.model.initial_state(1).memories[0])
     gates = torch.rand(1, 5, slots)
-    output = layer(model.model.embeddings(row), *memories, gates)
+    tape, _, attention = layer(model.model.embeddings(row), *memories, gates)
     expected = gates / gates.sum(-1, keepdim=True)
-    torch.testing.assert_close(output.attentions, expected)
-    _, attention = network(output.hidden_tape[:, slots:], output.hidden_tape, gates, None)
+    torch.testing.assert_close(attention, expected)
+    _, attention = network(tape[:, slots:], tape, gates, None)
     torch.testing.assert_close(attention, expected)
 
 

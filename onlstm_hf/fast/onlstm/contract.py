@@ -29,13 +29,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the computation.
-
-    Attributes:
-        recurrent_scale: factor for the recurrent weight.
-        product_in_bfloat16: whether the products with the recurrent weight are in bfloat16.
-        save_for_backward: whether there will be a backward pass.
-    """
+    """The recurrent weight's factor, the dtype of its products, and whether there will be a backward pass."""
 
     recurrent_scale: float
     product_in_bfloat16: bool
@@ -64,7 +58,6 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs, options: Options) -> "Trace":
-        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         (length, batch_size, _), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
         saved_length, size = length if options.save_for_backward else 0, num_chunks * chunk_size
         return cls(
@@ -86,7 +79,6 @@ class Gradients(NamedTuple):
 
     @classmethod
     def empty(cls, trace: Trace, inputs: Inputs) -> "Gradients":
-        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         num_gates, size = inputs.recurrent_weight.shape
         return cls(
             trace.outputs.new_empty(*trace.outputs.shape[:2], num_gates),

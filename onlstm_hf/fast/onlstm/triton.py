@@ -6,8 +6,7 @@ them. The kernels of `kernels.py` compute the rest of a step in float32.
 
 import torch
 
-from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import HAS_TRITON, unsupported_reason
+from ..recurrence.fast_path import HAS_TRITON, FastPath, unsupported_by_triton
 from ..recurrence.operator import product_dtype
 from ..recurrence.step_graphs import KeptBuffers, StepGraphs, is_capturing
 from .contract import Gradients, Inputs, Options, Trace
@@ -80,4 +79,4 @@ def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-PATH = FastPath(forward, backward, unsupported_reason)
+PATH = FastPath(forward, backward, unsupported_by_triton)

@@ -42,12 +42,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the computation.
-
-    Attributes:
-        product_in_bfloat16: whether products with weights are in bfloat16.
-        memories_need_gradient: whether to compute the gradient of the memories before the first step.
-    """
+    """The dtype of products with weights, and whether the memories before the first step need a gradient."""
 
     product_in_bfloat16: bool
     memories_need_gradient: bool
@@ -84,7 +79,6 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs, options: Options) -> "Trace":
-        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         (batch_size, length, num_slots), size = inputs.gates.shape, len(inputs.key)
         slots, units = (num_slots,), (size,)
         by_step = [slots, slots, units, (2, size), (4 * size,), (4, size), units, units, (1,), (1,)]

@@ -21,10 +21,8 @@ DEVIATION_EPSILON = tl.constexpr(1e-6)
 def forward_steps(inputs, trace, work) -> None:
     """Fills the trace, whose tape starts with the memories.
 
-    Args:
-        inputs: the `Inputs`; the input's part of the keys and the key's map are divided by `sqrt(H)`.
-        trace: the `Trace`.
-        work: the `Work`, whose `newest` is that of the first step.
+    The input's part of the keys and the key's map are divided by `sqrt(H)`; the `newest` of `work` is that of the
+    first step.
     """
     batch_size, length, num_slots, size, slots, row, block, num_warps = _sizes(inputs)
     for step in range(length):
@@ -44,13 +42,10 @@ def forward_steps(inputs, trace, work) -> None:
 
 
 def backward_steps(inputs, trace, grad_trace, gradients, work) -> None:
-    """Fills the gradients, except that of the memories.
+    """Fills the gradients, except that of the memories, from inputs and trace as after `forward_steps`.
 
-    Args:
-        inputs, trace: as after `forward_steps`.
-        grad_trace: the gradient of the `Trace`; only its tape is read.
-        gradients: the `Gradients`.
-        work: the `Work`; its `newest` ends as the gradient of the memory before the first step, from its key.
+    Only the tape of `grad_trace` is read. The `newest` of `work` ends as the gradient of the memory before the first
+    step, from its key.
     """
     batch_size, length, num_slots, size, slots, row, block, num_warps = _sizes(inputs)
     for step in reversed(range(length)):

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import HAS_TRITON, unsupported_reason
+from ..recurrence.fast_path import HAS_TRITON, FastPath, unsupported_by_triton
 from ..recurrence.operator import product_dtype, split_fields
 from ..recurrence.step_graphs import KeptBuffers
 from .contract import Gradients, Inputs, Options, Trace
@@ -42,7 +41,6 @@ class Work(NamedTuple):
 
     @classmethod
     def zeros(cls, trace: Trace, options: Options) -> "Work":
-        """Returns zeros."""
         (batch_size, _, size), dtype = trace.keys.shape, product_dtype(options)
         return cls(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
 
@@ -56,10 +54,7 @@ def _launch_backward(tensors: Tensors) -> None:
 
 
 class _Recording:
-    """The steps of sequences of one size in one direction: first launched, later replayed on fixed buffers.
-
-    `launch(tensors)` launches them on tensors of these sizes, without allocating memory.
-    """
+    """The steps of sequences of one size in one direction: first launched, later replayed on fixed buffers."""
 
     def __init__(self, launch: Callable[[Tensors], None]):
         self._launch, self._uses = launch, 0
@@ -148,4 +143,4 @@ def _prepared(inputs: Inputs, options: Options) -> Inputs:
     return Inputs(*(tensor if tensor is None else tensor.contiguous() for tensor in prepared))
 
 
-PATH = FastPath(forward, backward, unsupported_reason)
+PATH = FastPath(forward, backward, unsupported_by_triton)

@@ -1,12 +1,19 @@
-"""Contract of a fast path, the same for every recurrence.
+"""Contract of a fast path, the same for every recurrence, and the requirements that several paths share.
 
 To add a path, write a file with a `FastPath` in the folder of its recurrence, and add a line to its table of paths.
 """
 
+import os
+import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch.utils._triton import has_triton_package
+
+HAS_TRITON = has_triton_package()
+# The compute capability of the oldest GPUs that Triton compiles for.
+MIN_CAPABILITY = (7, 5)
 
 
 class FastPath(NamedTuple):
@@ -37,3 +44,26 @@ def unsupported_input(sequence: torch.Tensor, device_type: str) -> str | None:
     if sequence.dtype == torch.float64:
         return "it computes in float32, not in float64"
     return None if sequence.numel() else "the batch is empty"
+
+
+def unsupported_by_triton(sequence: torch.Tensor) -> str | None:
+    """Returns why no Triton path can run on a layer's input, or `None`."""
+    if reason := unsupported_input(sequence, "cuda"):
+        return reason
+    if not HAS_TRITON:
+        return "Triton is not installed (pip install triton)"
+    if not _has_compiler():
+        return "Triton needs a C compiler (gcc, clang, or one that the environment variable CC names)"
+    if _is_too_old(sequence.device):
+        return f"Triton needs a GPU of compute capability {'.'.join(map(str, MIN_CAPABILITY))} or later"
+    return None
+
+
+@torch.compiler.assume_constant_result
+def _has_compiler() -> bool:
+    return any(map(shutil.which, (os.environ.get("CC", ""), "gcc", "clang")))
+
+
+@torch.compiler.assume_constant_result
+def _is_too_old(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) < MIN_CAPABILITY

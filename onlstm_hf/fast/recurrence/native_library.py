@@ -24,22 +24,31 @@ MIN_LENGTH = 4
 class NativeOperator:
     """A compiled operator: finds its library, and computes a recurrence by its functions.
 
-    Args:
-        name: its name.
-        interface: the required version of the C structures, as an older library may still be in the folder.
+    `interface` is the required version of the C structures, as an older library may still be in the folder.
     """
 
     def __init__(self, name: str, interface: int):
         self.name, self.interface = name, interface
 
-    def library(self, instruction_set: str) -> ctypes.CDLL | None:
-        """Returns the library for one of `INSTRUCTION_SETS`, or `None` if there is none that runs on this CPU."""
-        return _find_library(self.name, self.interface, instruction_set)
+    @functools.cached_property
+    def libraries(self) -> dict[str, ctypes.CDLL]:
+        """The libraries that run on this CPU by instruction set, most capable first."""
+        libraries = {}
+        for instruction_set in INSTRUCTION_SETS:
+            for path in FOLDER.glob(f"_{self.name}_{instruction_set}.*"):
+                try:
+                    library = ctypes.CDLL(str(path))
+                    version = getattr(library, f"{self.name}_interface")()
+                except (OSError, AttributeError):  # built for another machine
+                    continue
+                if version == self.interface:  # 0: this CPU lacks the instructions
+                    libraries[instruction_set] = library
+        return libraries
 
     @torch.compiler.assume_constant_result
     def instruction_set(self) -> str | None:
         """Returns the most capable instruction set with a library for this CPU, or `None` without any."""
-        return next((name for name in INSTRUCTION_SETS if self.library(name) is not None), None)
+        return next(iter(self.libraries), None)
 
     def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
         """Returns why the operator cannot run on a layer's input, or `None` if it can."""
@@ -54,12 +63,7 @@ class NativeOperator:
         """Returns the fast path of a recurrence that computes both passes by this operator.
 
         The operator takes the addresses of the tensors in the order of the arguments and results of a `FastPath`.
-
-        Args:
-            trace_class, gradients_class: the recurrence's `Trace` and `Gradients`; their method `empty` returns
-                tensors for the operator to fill.
-            sizes: `(trace, options)` to the structure of sizes.
-            time_dim: the dimension of the steps in the input of a layer.
+        `sizes` maps trace and options to its structure of sizes; a layer's input has the steps in `time_dim`.
         """
 
         def forward(inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
@@ -85,19 +89,6 @@ class NativeOperator:
         # Keeps the copies alive until the function returns, as it only has their addresses.
         tensors = [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-        run = getattr(self.library(self.instruction_set()), f"{self.name}_{function}")
+        run = getattr(self.libraries[self.instruction_set()], f"{self.name}_{function}")
         if run(ctypes.byref(sizes), (ctypes.c_void_p * len(tensors))(*addresses)):
             raise MemoryError("not enough memory for the packed recurrent weight")
-
-
-@functools.cache
-def _find_library(name: str, interface: int, instruction_set: str) -> ctypes.CDLL | None:
-    for path in FOLDER.glob(f"_{name}_{instruction_set}.*"):
-        try:
-            library = ctypes.CDLL(str(path))
-            version = getattr(library, f"{name}_interface")()
-        except (OSError, AttributeError):  # built for another machine
-            continue
-        if version == interface:  # 0: this CPU lacks the instructions
-            return library
-    return None

@@ -37,7 +37,8 @@ class Recurrence:
 
     Attributes:
         name: the operator's name.
-        Inputs, Options, Trace: the named tuples of `FastPath`.
+        Inputs, Options, Trace: the named tuples of `FastPath`. `Trace.empty(inputs, options)` returns empty tensors of
+            the right shapes and dtypes, for a path to fill.
     """
 
     name: ClassVar[str]
@@ -48,10 +49,6 @@ class Recurrence:
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
-
-    def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
-        """Returns an empty `Trace` with the right shapes, dtypes and devices."""
-        return self.Trace.empty(inputs, options)
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
         """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
@@ -68,14 +65,9 @@ class Recurrence:
         raise NotImplementedError
 
     def choose(self, implementation: str, sequence: torch.Tensor) -> str | None:
-        """Returns the name of the path to use: the requested one, or for `"auto"` the first suitable one or `None`.
+        """Returns the path for a layer's input: the named one, or for `"auto"` the first suitable one or `None`.
 
-        Args:
-            implementation: one of the names, or `"auto"`.
-            sequence: the input of the layer.
-
-        Raises:
-            ValueError: if the path is unknown, or cannot run on the sequence.
+        Raises a `ValueError` if the named path cannot run on the input.
         """
         if implementation == "auto":
             for name, path in self.paths.items():
@@ -84,8 +76,6 @@ class Recurrence:
                 if is_worthwhile and path.unsupported_reason(sequence) is None:
                     return name
             return None
-        if implementation not in self.paths:
-            raise ValueError(f"implementation must be one of auto, {', '.join(self.paths)}, not {implementation!r}")
         reason = self.paths[implementation].unsupported_reason(sequence)
         if reason:
             raise ValueError(f"the {implementation} implementation cannot run here: {reason}")
@@ -117,7 +107,7 @@ class Recurrence:
             return tuple(gradients[index] for index in differentiable)
 
         def empty_trace(*arguments):
-            return tuple(self.empty_trace(*split_fields(arguments, *of_forward)))
+            return tuple(self.Trace.empty(*split_fields(arguments, *of_forward)))
 
         def empty_gradients(*arguments):
             _, trace, inputs, _ = split_fields(arguments, *of_backward)

@@ -22,9 +22,8 @@ GRAPH_DEVICES = ("cuda",)
 class KeptBuffers:
     """Buffers that a path reuses for later sequences, and the recording of CUDA graphs that use them.
 
-    Graphs only allocate the workspace of the matrix products, one for each recording stream. Graphs on the same stream
-    run in order and can share it, graphs on different streams cannot. So each replay stream has its own memory pool
-    and recording stream.
+    Graphs only allocate the workspace of the matrix products. Graphs on the same stream run in order and can share it,
+    graphs on different streams cannot. So each replay stream has its own memory pool and recording stream.
 
     Attributes:
         launching: lock to hold while using them: two sequences with the same buffers must not mix their launches, and
@@ -55,7 +54,6 @@ class KeptBuffers:
         return self._kept[key]
 
     def may_record(self, device: torch.device) -> bool:
-        """Returns whether to record steps on this device."""
         return device.type in GRAPH_DEVICES and not self.has_failed and not is_capturing(device)
 
     def record(self, run_steps: Callable[[], None], device: torch.device) -> "torch.cuda.CUDAGraph | None":
@@ -89,7 +87,6 @@ class StepGraphs:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def run(self, num_steps: int) -> None:
-        """Launches the next `num_steps` steps."""
         if self._kept.may_record(self._device):
             for size in BLOCK_SIZES:
                 for _ in range(num_steps // size):
