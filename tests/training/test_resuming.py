@@ -16,12 +16,12 @@ from onlstm_hf.utils.files import write_json
 from tests.helpers.folders import contents, full_disk
 from tests.helpers.training_runs import GOLD_TREES, log_of, run_in_process, write_recipe, write_texts
 from training import train_lm, train_logic
-from training.classification.logic import parse_logic_recipe
 from training.language_models.recipe import parse_recipe
 from training.loop import checkpointing, training_log
 from training.loop import run as loop
 from training.loop.checkpointing import CHECKSUMS, write_checksums
 from training.loop.training_log import TrainingDiverged
+from training.train_logic import parse_logic_recipe
 
 RECIPE = {
     **{"learning_rate": 2, "max_steps": 2, "average_from_start": True},
