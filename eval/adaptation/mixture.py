@@ -8,13 +8,10 @@ MAX_STEPS = 10_000
 
 
 def mixture_weights(log_probabilities: torch.Tensor) -> torch.Tensor:
-    """Returns the weights `[M]` of M models that maximise the likelihood of N tokens; they sum to 1.
+    """Returns the weights `[M]` of models, which sum to 1, that maximise the likelihood of tokens, `[M, N]`.
 
     Expectation maximisation (Jelinek & Mercer 1980): a model's new weight is the mean of its posterior probabilities
     over the tokens. The log likelihood is concave in the weights and grows with every step.
-
-    Args:
-        log_probabilities: `[M, N]`.
     """
     weights = torch.full((len(log_probabilities),), 1 / len(log_probabilities), dtype=torch.float64)
     previous = -torch.inf

@@ -52,14 +52,9 @@ BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
 
 
 def load_marvin_linzen(source: str) -> list[Item]:
-    """Loads the items of Marvin & Linzen's sets.
+    """Loads Marvin & Linzen's sets from a folder with a file for each, or a dataset with a configuration for each.
 
-    Args:
-        source: a folder with one file per set, or a Hugging Face dataset with one configuration per set. The files are
-            `NAME.tsv` or `NAME.tsv.gz`, with the columns condition, grammatical, (intrusive,) ungrammatical.
-
-    Raises:
-        FileNotFoundError, ValueError: if there are no such sets, or a set has an unknown name or other columns.
+    The files `NAME.tsv[.gz]` have the columns condition, grammatical, (intrusive,) ungrammatical.
     """
     group_of_set = {
         name: group for groups in MARVIN_LINZEN_SETS.values() for group, names in groups.items() for name in names
@@ -75,10 +70,7 @@ def load_marvin_linzen(source: str) -> list[Item]:
 
 
 def load_blimp(source: str) -> list[Item]:
-    """Loads the pairs of BLiMP from a folder of `NAME.jsonl[.gz]`, or from a dataset such as `nyu-mll/blimp`.
-
-    See `load_marvin_linzen` for the errors.
-    """
+    """Loads the pairs of BLiMP from a folder of `NAME.jsonl[.gz]`, or from a dataset such as `nyu-mll/blimp`."""
     sets = _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
     return [
         Item(condition, BLIMP_PHENOMENA.get(phenomenon, phenomenon), (good, bad))
