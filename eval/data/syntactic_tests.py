@@ -3,6 +3,7 @@
 import csv
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +72,8 @@ def load_marvin_linzen(source: str) -> list[Item]:
 
 def load_blimp(source: str) -> list[Item]:
     """Loads the pairs of BLiMP from a folder of `NAME.jsonl[.gz]`, or from a dataset such as `nyu-mll/blimp`."""
-    sets = _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
+    read = partial(pd.read_json, lines=True, dtype=False, encoding="utf-8-sig")
+    sets = _read_sets(source, ".jsonl", read, BLIMP_COLUMNS).values()
     return [
         Item(condition, BLIMP_PHENOMENA.get(phenomenon, phenomenon), (good, bad))
         for rows in sets
@@ -113,7 +115,3 @@ def _read_tsv(path: Path) -> pd.DataFrame:
             f"the file has {rows.shape[1]} columns, expected condition, grammatical, (intrusive,) ungrammatical"
         )
     return rows.set_axis(["condition", "grammatical", *["intrusive"][: rows.shape[1] - 3], "ungrammatical"], axis=1)
-
-
-def _read_jsonl(path: Path) -> pd.DataFrame:
-    return pd.read_json(path, lines=True, dtype=False, encoding="utf-8-sig")

@@ -32,7 +32,6 @@ from training.loop.checkpointing import (
 )
 from training.loop.model_setup import code_fingerprint, run_model_code
 from training.loop.optimization import (
-    all_finite,
     average_gradients,
     bfloat16_speed,
     build_optimizer,
@@ -291,7 +290,7 @@ class TrainingRun:
     def _check_divergence(self) -> None:
         """Raises `TrainingDiverged` if the training loss diverged or a weight is not finite."""
         self.log.mean_losses()
-        if not all_finite(self.model):
+        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
             raise self.log.diverged("the weights contain NaN or infinity")
 
     def _save(self, target: Path) -> None:
