@@ -17,7 +17,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
 from eval.adaptation.options import adapt, add_adaptation_options, read_candidates
 from eval.data.texts import read_sentences, read_string_column
 from eval.report.perplexities import report, score_tokens
@@ -28,6 +27,9 @@ from onlstm_hf.text.word_alignment import word_offsets
 from onlstm_hf.utils.programs import positive_integer
 
 PROTOCOL = "one stream, the state carried from line to line; every token counts, the <eos> of each line included"
+# EM stops if a step raises the mean log likelihood of a token by less than this, in nats.
+MIN_GAIN = 1e-10
+MAX_STEPS = 10_000
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -112,6 +114,29 @@ def mix(options: argparse.Namespace, token_scores: list[dict[str, torch.Tensor]]
         text: mixed_log_probabilities(torch.stack([by_text[text] for by_text in token_scores]), weights)
         for text in token_scores[0]
     }
+
+
+def mixture_weights(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Returns the weights `[M]` of models, which sum to 1, that maximise the likelihood of tokens, `[M, N]`.
+
+    Expectation maximisation (Jelinek & Mercer 1980): a model's new weight is the mean of its posterior probabilities
+    over the tokens. The log likelihood is concave in the weights and grows with every step.
+    """
+    weights = torch.full((len(log_probabilities),), 1 / len(log_probabilities), dtype=torch.float64)
+    previous = -torch.inf
+    for _ in range(MAX_STEPS):
+        joint = log_probabilities.double() + weights.log().unsqueeze(1)
+        mixed = joint.logsumexp(0)
+        if mixed.mean() - previous < MIN_GAIN:
+            break
+        previous = mixed.mean()
+        weights = (joint - mixed).exp().mean(1)
+    return weights
+
+
+def mixed_log_probabilities(log_probabilities: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Mixes the log probabilities `[M, N]` of tokens into those of the mixture, `[N]`."""
+    return (log_probabilities.double() + weights.log().unsqueeze(1)).logsumexp(0)
 
 
 def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:

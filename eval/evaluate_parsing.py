@@ -17,7 +17,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -151,14 +150,14 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         parts["short"] = short
     scored = {part: score(gold, parses, averages, indices, options.seed) for part, indices in parts.items()}
     summaries = {
-        part: {source: summarize(of_models, options.seed) for source, of_models in scores.by_source.items()}
+        part: {source: summarize(of_models, options.seed) for source, of_models in group_by_source(scores).items()}
         for part, scores in scored.items()
     }
     for index, model in enumerate(models):
-        model["scores"] = {part: _as_dictionaries(scores.of_models[index]) for part, scores in scored.items()}
+        model["scores"] = {part: _as_dictionaries(scores[index]) for part, scores in scored.items()}
     groups = {"by_file": treebank.by_file} if options.by_file else {}
     groups |= {"by_length": groups_by_length(lengths)} if options.by_length else {}
-    by_group = {kind: group_scores(scored["all"].by_source, parts, lengths) for kind, parts in groups.items()}
+    by_group = {kind: group_scores(group_by_source(scored["all"]), parts, lengths) for kind, parts in groups.items()}
     if options.agreement:
         parsers = [
             {"model": model["model"], "trees": source, "sentence_f1": scores["sentence_f1"]}
@@ -193,7 +192,7 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     return {
         "task": PARSING,
         "models": models,
-        "others": {part: _as_dictionaries(scores.others) for part, scores in scored.items()},
+        "others": {part: _as_dictionaries(scores[-1]) for part, scores in scored.items()},
         **({"agreement": agreement} if agreement else {}),
         "summary": summaries,
         **by_group,
@@ -242,22 +241,10 @@ def average_members(
     return averages
 
 
-class Scores(NamedTuple):
-    """Scores of trees by their source: of each model, and of averages and baselines (`others`)."""
-
-    of_models: list[dict[str, ParsingScores]]
-    others: dict[str, ParsingScores]
-
-    @property
-    def by_source(self) -> dict[str, list[ParsingScores]]:
-        """Scores of all models with the same source, and of each average and baseline."""
-        sources = dict.fromkeys(source for scores in self.of_models for source in scores)
-        rows = {source: [scores[source] for scores in self.of_models if source in scores] for source in sources}
-        return rows | {source: [scores] for source, scores in self.others.items()}
-
-
-def score(gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int) -> Scores:
-    """Scores the trees and the baselines on some of the sentences."""
+def score(
+    gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int
+) -> list[dict[str, ParsingScores]]:
+    """Scores trees on some of the sentences: by source for each model, then for averages and baselines together."""
     chosen = [gold[index] for index in indices]
 
     def score_all(trees: Trees) -> dict[str, ParsingScores]:
@@ -267,7 +254,13 @@ def score(gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: S
         }
 
     of_models = [score_all(trees) for trees in progress_bar(parses, description="scoring", unit="model")]
-    return Scores(of_models, score_all(averages) | score_baselines(chosen, seed))
+    return [*of_models, score_all(averages) | score_baselines(chosen, seed)]
+
+
+def group_by_source(scores: Sequence[dict[str, ParsingScores]]) -> dict[str, list[ParsingScores]]:
+    """Returns the scores of all models with the same source, and of each average and baseline."""
+    sources = dict.fromkeys(source for of_model in scores for source in of_model)
+    return {source: [of_model[source] for of_model in scores if source in of_model] for source in sources}
 
 
 def groups_by_length(lengths: np.ndarray) -> dict[str, np.ndarray]:

@@ -101,11 +101,7 @@ def score_items(
     end_counts: bool = True,
     batch_size: int = 1024,
 ) -> dict:
-    """Scores items of any causal language model with the metric `eval/minimal_pairs`.
-
-    Raises:
-        ValueError: if the tokenizer has no token for the start or the end of a text, or does not fit the model.
-    """
+    """Scores items of any causal language model with the metric `eval/minimal_pairs`."""
     evaluate = import_extra("evaluate")
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
     if begin is None or (end_counts and tokenizer.eos_token_id is None):

@@ -32,11 +32,7 @@ def run_task(
 ) -> int:
     """Runs a task, writes its results to the file of `--output`, and returns the exit code of `run_program`.
 
-    Args:
-        script: path of the script in a checkout, such as `eval/evaluate_lm.py`.
-        build_parser: function that returns a parser from `task_parser`.
-        task: function that prints a table and returns the results.
-        arguments: command-line arguments; by default those of this process.
+    `script` is a path such as `eval/evaluate_lm.py`; `task` prints a table and returns the results.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = build_parser().parse_args(arguments)

@@ -65,11 +65,6 @@ class RecordedLanguageModeling(LanguageModeling):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options, overrides = build_parser().parse_known_args(arguments)
-    return run_program("record_growth.py", lambda: record(options, overrides))
-
-
-def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -79,7 +74,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--train_files", nargs="+", metavar="FILE", help="text to use instead of toy English")
     parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
     parser.add_argument("--about", default=TOY_ENGLISH, help="description of the run on the page (%(default)s)")
-    return parser
+    options, overrides = parser.parse_known_args(arguments)
+    return run_program("record_growth.py", lambda: record(options, overrides))
 
 
 def record(options: argparse.Namespace, overrides: list[str]) -> None:

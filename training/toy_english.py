@@ -154,12 +154,7 @@ def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20
 
 
 def write_toy_corpus(
-    folder: str | os.PathLike,
-    num_train: int = 10_000,
-    num_validation: int = 500,
-    num_test: int = 500,
-    seed: int = 0,
-    max_words: int = 20,
+    folder: str | os.PathLike, num_train: int = 10_000, num_validation: int = 500, num_test: int = 500, seed: int = 0
 ) -> Path:
     """Writes a corpus of Toy English as a dataset folder, and returns the folder.
 
@@ -167,7 +162,7 @@ def write_toy_corpus(
     words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct. The validation and test
     splits do not depend on `num_train`. Existing files are replaced.
     """
-    trees = iter(generate_toy_treebank(num_test + num_validation + num_train, seed, max_words))
+    trees = iter(generate_toy_treebank(num_test + num_validation + num_train, seed))
     test, validation, train = (list(islice(trees, size)) for size in (num_test, num_validation, num_train))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -129,11 +129,9 @@ class GrammarInduction(Task):
     name, unit = "grammar", "words"
     recipe: GrammarRecipe
 
-    def check(self) -> None:
-        check_files(self.recipe.data)
-
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         data = self.recipe.data
+        check_files(data)
         if checkpoint is not None:
             data = replace(data, tokenizer=str(checkpoint))
         self.tokenizer = build_tokenizer(data, None)

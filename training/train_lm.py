@@ -53,11 +53,9 @@ class LanguageModeling(Task):
     name, unit = "language_model", "tokens"
     recipe: LanguageModelRecipe
 
-    def check(self) -> None:
-        check_files(self.recipe.data)
-
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         data, arguments = self.recipe.data, self.recipe.model
+        check_files(data)
         if checkpoint is not None:
             data, arguments = replace(data, tokenizer=str(checkpoint)), ModelArguments(init_from=str(checkpoint))
         build_config(arguments)  # raises errors before the text is read

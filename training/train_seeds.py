@@ -14,8 +14,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 
+import pandas as pd
 from transformers import PreTrainedConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -196,17 +196,9 @@ def figures(results: dict) -> dict[str, float]:
 
 def figures_table(figures_by_seed: dict[int, dict[str, float]]) -> str:
     """Returns a table with a row for each seed, and mean, sample standard deviation, minimum and maximum."""
-    header = list(next(iter(figures_by_seed.values())))
-    rows = {str(seed): list(values.values()) for seed, values in figures_by_seed.items()}
-    columns = list(zip(*rows.values(), strict=True))
-    for name, summary in {"mean": mean, "s.d.": stdev, "min": min, "max": max}.items():
-        if summary is not stdev or len(figures_by_seed) > 1:
-            rows[name] = list(map(summary, columns))
-    lines = ["seed      " + "  ".join(f"{name:>8}" for name in header)]
-    for first, values in rows.items():
-        cells = (f"{value:>{max(len(name), 8)}.2f}" for name, value in zip(header, values, strict=True))
-        lines.append(f"{first:<8}  {'  '.join(cells)}")
-    return "\n".join(lines)
+    seeds = pd.DataFrame.from_dict(figures_by_seed, orient="index").rename_axis(columns="seed")
+    summary = seeds.agg(["mean", "std", "min", "max"]).rename({"std": "s.d."}).dropna(how="all")
+    return pd.concat([seeds, summary]).to_string(float_format="{:.2f}".format)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -100,12 +100,7 @@ def _flag(option: str) -> str:
 
 
 def read_candidates(options: argparse.Namespace, texts: Collection[str]) -> list[dict[str, float]]:
-    """Checks the options and returns the candidate settings (values by option); none without an adaptation.
-
-    Raises:
-        FileNotFoundError: if there is no such training text.
-        ValueError: if options do not fit together; `texts` are the names of the scored texts.
-    """
+    """Checks the options for texts with these names, and returns the candidate settings (values by option)."""
     if options.mix and (len(options.models) < 2 or options.tune is None):
         raise ValueError("--mix needs several models, and --tune TEXT to choose the weights")
     if options.tune is not None and options.tune not in texts:
@@ -157,9 +152,7 @@ def adapt(
 ) -> tuple[dict, dict[str, torch.Tensor]]:
     """Chooses the settings and scores every text, given as `streams` of token ids, with them.
 
-    Returns:
-        An entry for the results file with `method`, `description`, `settings`, and `tuning` with the perplexity of
-        every candidate (`None` if it diverged); and the log probabilities of the tokens of each text.
+    Returns an entry for the results file, and the log probabilities of the tokens of each text.
     """
     gradient_rms = None
     if options.training_text is not None:
@@ -167,10 +160,7 @@ def adapt(
         gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, candidates: Sequence[dict]) -> list[torch.Tensor | None]:
-        """Returns the log probabilities for each candidate, `None` for settings that diverged.
-
-        The model runs once for all caches with the same settings of dynamic evaluation.
-        """
+        """Returns the log probabilities for each candidate, `None` for settings that diverged."""
         settings = [(_dynamic(candidate), _cache(candidate)) for candidate in candidates]
         by_setting: dict[tuple, torch.Tensor | None] = {}
         for dynamic in dict.fromkeys(dynamic for dynamic, _ in settings):

@@ -3,6 +3,7 @@
 import csv
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,14 +53,9 @@ BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
 
 
 def load_marvin_linzen(source: str) -> list[Item]:
-    """Loads the items of Marvin & Linzen's sets.
+    """Loads Marvin & Linzen's sets from a folder with a file for each, or a dataset with a configuration for each.
 
-    Args:
-        source: a folder with one file per set, or a Hugging Face dataset with one configuration per set. The files are
-            `NAME.tsv` or `NAME.tsv.gz`, with the columns condition, grammatical, (intrusive,) ungrammatical.
-
-    Raises:
-        FileNotFoundError, ValueError: if there are no such sets, or a set has an unknown name or other columns.
+    The files `NAME.tsv[.gz]` have the columns condition, grammatical, (intrusive,) ungrammatical.
     """
     group_of_set = {
         name: group for groups in MARVIN_LINZEN_SETS.values() for group, names in groups.items() for name in names
@@ -75,11 +71,9 @@ def load_marvin_linzen(source: str) -> list[Item]:
 
 
 def load_blimp(source: str) -> list[Item]:
-    """Loads the pairs of BLiMP from a folder of `NAME.jsonl[.gz]`, or from a dataset such as `nyu-mll/blimp`.
-
-    See `load_marvin_linzen` for the errors.
-    """
-    sets = _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
+    """Loads the pairs of BLiMP from a folder of `NAME.jsonl[.gz]`, or from a dataset such as `nyu-mll/blimp`."""
+    read = partial(pd.read_json, lines=True, dtype=False, encoding="utf-8-sig")
+    sets = _read_sets(source, ".jsonl", read, BLIMP_COLUMNS).values()
     return [
         Item(condition, BLIMP_PHENOMENA.get(phenomenon, phenomenon), (good, bad))
         for rows in sets
@@ -121,7 +115,3 @@ def _read_tsv(path: Path) -> pd.DataFrame:
             f"the file has {rows.shape[1]} columns, expected condition, grammatical, (intrusive,) ungrammatical"
         )
     return rows.set_axis(["condition", "grammatical", *["intrusive"][: rows.shape[1] - 3], "ungrammatical"], axis=1)
-
-
-def _read_jsonl(path: Path) -> pd.DataFrame:
-    return pd.read_json(path, lines=True, dtype=False, encoding="utf-8-sig")

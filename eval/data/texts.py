@@ -13,12 +13,7 @@ def read_sentences(path: str | os.PathLike) -> list[str]:
 
 
 def read_string_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:
-    """Returns a column of strings of a Hugging Face dataset, given by its Hub name or folder.
-
-    Raises:
-        FileNotFoundError: if there is no such folder and the name is no valid Hub name.
-        ValueError: if the dataset cannot be loaded or has no such column of strings.
-    """
+    """Returns a column of strings of a Hugging Face dataset, given by its Hub name or folder."""
     datasets = import_extra("datasets")
     with reported_dataset_errors(dataset, f"the split {split!r} of the dataset {dataset}"):
         rows = datasets.load_dataset(dataset, config, split=split)

@@ -73,11 +73,7 @@ class Treebank:
         self._read(self._chosen(None))
 
     def read_for(self, name: str, stored: Mapping[str, Any] | None) -> list[GoldTree]:
-        """Returns the trees with the preprocessing of a model, `treebank_preprocessing` of its configuration.
-
-        Raises:
-            ValueError: if the trees have no words, or an earlier model required other preprocessing.
-        """
+        """Returns the trees with the preprocessing of a model, `treebank_preprocessing` of its configuration."""
         preprocessing = self._chosen(stored)
         if preprocessing != self.preprocessing:
             if self._is_fixed_by_model:

@@ -10,12 +10,7 @@ def compare(doc: dict, results: Sequence[tuple[float, bool]]) -> dict[str, float
     """Returns whether the grammatical sentence of a pair is more probable, and whether there is a tie.
 
     The `acc` of the harness counts a tie as correct. A word-level model ties if the sentences only differ in unknown
-    words.
-
-    Args:
-        doc: the pair.
-        results: log probability, and whether greedy decoding would produce it, for the grammatical and the
-            ungrammatical sentence.
+    words. `results` have the log probability of each sentence, and whether greedy decoding would produce it.
     """
     (grammatical, _), (ungrammatical, _) = results
     difference = grammatical - ungrammatical

@@ -17,12 +17,7 @@ class CountModel:
 
         P(b | a) = (C(a, b) + prior * P(b)) / (C(a) + prior),    and P(b) for an unseen a
 
-    Ties are in the order of first occurrence.
-
-    Args:
-        scripts: training scripts.
-        window: number of following events; 0 for unigrams.
-        prior: weight of the unigrams, in counts; above 0.
+    The `window` of unigrams is 0. Ties are in the order of first occurrence.
     """
 
     def __init__(self, scripts: Sequence[Script], window: int = 0, prior: float = 1.0):

@@ -86,10 +86,8 @@ def count_models(parts: dict[str, list[Script]]) -> list[dict]:
 def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Script]]) -> dict[str, float]:
     """Scores predictions of every event except the first of each script.
 
-    Returns:
-        `num_events`; `recall`, the share of events among the predictions for their position; `verb_recall`, the share
-        of events whose verb is in a prediction; and `recall_without_rare`, the recall on the `num_events_without_rare`
-        events without the word `?`.
+    The recall is the share of events among the predictions for their position, the verb recall that of events whose
+    verb is in a prediction. Rare events have the word `?`.
     """
     pairs = [
         (event, prediction)

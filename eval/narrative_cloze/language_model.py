@@ -11,11 +11,7 @@ from onlstm_hf.utils.iteration import progress_bar
 
 
 class ScriptLanguageModel:
-    """Predicts events word by word: the verb, its three arguments, the preposition.
-
-    Raises:
-        ValueError: if the tokenizer has no words of some kind, so that it is not a tokenizer of scripts.
-    """
+    """Predicts events word by word: the verb, its three arguments, the preposition."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, beam_size: int = 100):
         self.model, self.tokenizer, self.beam_size = model, tokenizer, beam_size

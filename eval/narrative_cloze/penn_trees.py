@@ -27,11 +27,7 @@ class Node:
 
     @classmethod
     def from_bracket(cls, bracket: BracketNode) -> Node:
-        """Converts a bracketed tree with leaves `(TAG word)`.
-
-        Raises:
-            ValueError: if a word has no tag, or a constituent below the outermost bracket no label.
-        """
+        """Converts a bracketed tree with leaves `(TAG word)`."""
         label, parts = bracket.label, bracket.children
         if label is None:
             if len(parts) != 1:
@@ -84,10 +80,6 @@ def read_documents(paths: Sequence[str | os.PathLike]) -> list[list[Node]]:
 
     Every file and every tree after an empty line begins a document. (The free sample of the Penn Treebank in one file
     has 197 instead of 199 documents, since two are not preceded by an empty line.)
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if a file is not UTF-8, or its brackets are not those of Penn-style trees.
     """
     documents = []
     for file in treebank_files(paths):

@@ -17,13 +17,8 @@ MAX_PARSERS_IN_EXACT_TEST = 7
 def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
     """Returns the parsers with their mean agreement with all others, and its rank correlation with F1.
 
-    Args:
-        parsers: `model`, `trees` (the name of its layer) and `sentence_f1` of each parser.
-        agreement: `[num_parsers, num_parsers]` from `tree_agreement`.
-
-    Returns:
-        `parsers`, and `rank_correlation`, which maps `MEAN_AGREEMENT` to Spearman's correlation over all parsers
-        ("all") and over those of each layer; `None` for fewer than `MIN_PARSERS` parsers or equal values.
+    `parsers` have `model`, `trees` (the name of the layer) and `sentence_f1`. Spearman's correlation is over all
+    parsers ("all") and over those of each layer; `None` for fewer than `MIN_PARSERS` parsers or equal values.
     """
     table = pd.DataFrame(parsers).assign(**{MEAN_AGREEMENT: mean_agreement(agreement)})
     correlations: dict[str, float | None] = {}

@@ -27,9 +27,7 @@ def score_tokens(
 ) -> dict[str, dict[str, float]]:
     """Scores each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`.
 
-    Returns:
-        By text `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity`, `bits_per_character` (line ends
-        included) and `unknown_words` (a share). Words are those that the tokenizer keeps, and one `<eos>` per line.
+    Words are those that the tokenizer keeps, and one `<eos>` per line. Characters include line ends.
     """
     metric = import_extra("evaluate").load(
         str(Path(__file__).resolve().parents[1] / "perplexity"), keep_in_memory=True

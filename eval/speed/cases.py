@@ -1,27 +1,36 @@
 """Cases of the speed benchmark and the figures that they report."""
 
+import io
 import random
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, count, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate.state import AcceleratorState, GradientState
+from accelerate.utils import patch_environment
 from torch import nn
 
 from eval.speed.measurement import Outcome, ratios, row, take_turns
-from eval.speed.training import loss_curve, set_implementation, start_training
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from onlstm_hf.utils.iteration import progress_bar
+from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import Batch
 from training.loop.run import TrainingRun
+from training.train_lm import LanguageModeling
 
+RECIPES = Path(__file__).resolve().parents[2] / "training" / "recipes"
 # Implementations of the recurrence; "scan" is for export only.
 PATHS = tuple(name for name in ONLSTMLayer.implementations if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
+MIXED_PRECISION = {"float32": "no", "bf16": "bf16"}
 REFERENCE, LSTM = "reference float32", "nn.LSTM"
 NUM_REFERENCE_SENTENCES = 20
 
@@ -189,11 +198,9 @@ def measure_parsing(
 
 
 def measure_losses(quick: bool, device: torch.device, text: Path) -> tuple[dict[str, list[float]], list[dict]]:
-    """Measures the losses of the first updates by path and precision, from the same seed.
+    """Returns the losses of the first updates by path and precision, and rows with their largest relative difference.
 
-    Returns:
-        The curves, and rows with the largest relative difference of each from the float32 reference; NaN if a loss is
-        NaN.
+    The difference is that from the float32 reference, NaN if a loss is NaN.
     """
     recipe, curves, rows = "onlstm_ptb_small", {}, []
     num_steps, overrides = (3, TINY_RECIPE) if quick else (NUM_LOSSES, LOSS_OVERRIDES)
@@ -208,3 +215,34 @@ def measure_losses(quick: bool, device: torch.device, text: Path) -> tuple[dict[
                     difference = np.abs(np.divide(curves[name], curves[REFERENCE]) - 1).max()
                     rows.append(row(f"loss of {num_steps} training steps of {recipe}", figure, [float(difference)]))
     return curves, rows
+
+
+def start_training(
+    recipe: str, text: Path, precision: str, folder: Path, overrides: Sequence[str], device: torch.device
+) -> TrainingRun:
+    """Returns a new run of train_lm.py with a recipe on a text, without a progress bar; the folder is emptied."""
+    # Accelerate keeps the precision of the first run for the whole process, but several runs start here.
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    shutil.rmtree(folder, ignore_errors=True)
+    arguments = [str(RECIPES / f"{recipe}.yaml")]
+    arguments += [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
+    arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
+    on_cpu = {"ACCELERATE_USE_CPU": "true"} if device.type == "cpu" else {}
+    with redirect_stderr(io.StringIO()), patch_environment(**on_cpu):  # the progress bar keeps this stderr
+        return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
+
+
+def set_implementation(run: TrainingRun, implementation: str) -> None:
+    run.accelerator.unwrap_model(run.model).set_implementation(implementation)
+
+
+def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[float]:
+    """Returns the cross-entropy of each of the first updates of a new run, in nats."""
+    set_implementation(run, implementation)
+    losses: list[torch.Tensor] = []
+    run.log.add = lambda of_update, num_items: losses.append(of_update["loss"])
+    batches = chain.from_iterable(run.batches.batches(epoch) for epoch in count())
+    for batch in progress_bar(islice(batches, num_steps), total=num_steps, unit="update"):
+        run.update([batch])
+    return [loss.item() for loss in losses]

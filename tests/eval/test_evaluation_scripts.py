@@ -17,7 +17,7 @@ import torch
 from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, adapted_log_probabilities, gradient_root_mean_squares
-from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
+from eval.evaluate_lm import mixed_log_probabilities, mixture_weights
 from eval.report import perplexities
 from eval.task import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMForCausalLM, build_word_tokenizer

@@ -10,7 +10,7 @@ from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
 from tests.helpers.tiny_models import KINDS
-from training.classification.logic import build_logic_tokenizer
+from training.train_logic import build_logic_tokenizer
 
 MODELS = {name: (kind.config, kind.pair_class) for name, kind in KINDS.items() if kind.pair_class}
 MODELS["tree_lstm"] = (TreeLSTMConfig, TreeLSTMForSequencePairClassification)

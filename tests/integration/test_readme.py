@@ -30,7 +30,7 @@ from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
 from tests.helpers.training_runs import GOLD_TREES
 from training import quickstart, record_growth, train_parser
-from training.classification.logic import split_by_operators
+from training.train_logic import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]

@@ -11,7 +11,7 @@ from onlstm_hf.logic.formulas import RELATIONS
 from tests.helpers.logic_checkpoints import MODELS, make_logic_model
 from tests.helpers.requirements import library
 from training.classification.batches import collate
-from training.classification.logic import build_logic_tokenizer, encode_pairs
+from training.train_logic import build_logic_tokenizer, encode_pairs
 
 
 class Accuracy(evaluate.Metric):

@@ -7,7 +7,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification, generate_logic_pairs
 from onlstm_hf.models.modeling_tree_lstm import read_brackets
 from training.classification.batches import collate
-from training.classification.logic import build_logic_tokenizer, encode_pairs
+from training.train_logic import build_logic_tokenizer, encode_pairs
 
 VOCABULARY = build_logic_tokenizer().get_vocab()
 

@@ -382,7 +382,8 @@ def test_right_branching_trees_are_split_before_marks_first(members, refusal):
     assert tree.to_bracket() == "((the (cat sees)) ((the (dog runs)) (every (bird sleeps))))"
     (kept,) = Path("averages").glob("*.cue.ranks.xz")
     assert average(str(kept), *options, "--tokenizer", "onlstm").sentences == [tree.words]
-    assert "give --tokenizer MODEL" in refusal(averaging_script, *options, *AVERAGE)
+    Path("train.txt").write_text(" ".join(tree.words))
+    assert "give --tokenizer MODEL" in refusal(averaging_script, str(kept), *options, *AVERAGE)
 
 
 def test_models_have_the_given_weights(members):

@@ -16,12 +16,11 @@ from onlstm_hf.utils.files import write_json
 from tests.helpers.folders import contents, full_disk
 from tests.helpers.training_runs import GOLD_TREES, log_of, run_in_process, write_recipe, write_texts
 from training import train_lm, train_logic
-from training.classification.logic import parse_logic_recipe
 from training.language_models.recipe import parse_recipe
 from training.loop import checkpointing, training_log
 from training.loop import run as loop
 from training.loop.checkpointing import CHECKSUMS, write_checksums
-from training.loop.training_log import TrainingDiverged
+from training.train_logic import parse_logic_recipe
 
 RECIPE = {
     **{"learning_rate": 2, "max_steps": 2, "average_from_start": True},
@@ -308,7 +307,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(project):
 
 def test_a_run_that_failed_before_its_first_checkpoint_can_be_restarted(project, monkeypatch):
     shutil.rmtree("run")
-    with pytest.raises(TrainingDiverged, match="There is no checkpoint yet"):
+    with pytest.raises(ValueError, match="There is no checkpoint yet"):
         train("--learning_rate", 1e38, "--max_grad_norm", "inf")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(train_lm.LanguageModeling, "loss", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

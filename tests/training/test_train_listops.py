@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from onlstm_hf import ONLSTMConfig, PRPNConfig, PRPNForSequenceClassification
 from onlstm_hf.logic.listops import generate_listops
 from training import train_listops
-from training.classification.listops import (
+from training.train_listops import (
     ListOpsDataArguments,
     build_listops_tokenizer,
     encode_expressions,

@@ -14,7 +14,8 @@ from onlstm_hf.logic.pairs import build_logic_dataset
 from tests.helpers.training_runs import check_resumption, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
-from training.classification.logic import (
+from training.loop.task import ProcessShard
+from training.train_logic import (
     LogicalInference,
     LogicDataArguments,
     build_logic_tokenizer,
@@ -22,7 +23,6 @@ from training.classification.logic import (
     load_logic_splits,
     parse_logic_recipe,
 )
-from training.loop.task import ProcessShard
 
 RECIPE = """
 model_type: {model_type}

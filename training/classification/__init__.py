@@ -1,1 +1,1 @@
-"""Classifiers of sequences or pairs: batches, task, recipe, and the data of logic and ListOps."""
+"""Classifiers of sequences or pairs: batches, task and recipe."""

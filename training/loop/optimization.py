@@ -89,10 +89,6 @@ def has_stalled(losses: list[float], interval: int) -> bool:
     return len(previous) > interval and last > min(previous[:-interval])
 
 
-def all_finite(model: nn.Module) -> bool:
-    return all(bool(parameter.isfinite().all()) for parameter in model.parameters())
-
-
 def bfloat16_speed() -> float:
     """Returns the speed of a bfloat16 matrix product relative to float32, measured on one thread of this CPU.
 

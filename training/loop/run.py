@@ -32,7 +32,6 @@ from training.loop.checkpointing import (
 )
 from training.loop.model_setup import code_fingerprint, run_model_code
 from training.loop.optimization import (
-    all_finite,
     average_gradients,
     bfloat16_speed,
     build_optimizer,
@@ -74,7 +73,6 @@ class TrainingRun:
         self.last, self.best = self.output_dir / "last", self.output_dir / "best"
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
-        task.check()
         check_trackers(run.trackers)
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
@@ -289,9 +287,9 @@ class TrainingRun:
         self._save(self.last)
 
     def _check_divergence(self) -> None:
-        """Raises `TrainingDiverged` if the training loss diverged or a weight is not finite."""
+        """Raises a `ValueError` if the training loss diverged or a weight is not finite."""
         self.log.mean_losses()
-        if not all_finite(self.model):
+        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
             raise self.log.diverged("the weights contain NaN or infinity")
 
     def _save(self, target: Path) -> None:

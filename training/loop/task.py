@@ -116,9 +116,6 @@ class Task(ABC):
     def __init__(self, recipe: Recipe, command_line: Sequence[str] = ()):
         self.recipe, self.command_line = recipe, command_line
 
-    def check(self) -> None:  # noqa: B027 (optional)
-        """Raises errors that can be found before anything is loaded."""
-
     @abstractmethod
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         """Builds the initial model, with class and sizes of `checkpoint` if the run is resumed."""

@@ -20,10 +20,6 @@ from training.loop.task import Progress, Task
 DIVERGED_ABOVE_GUESSING = 2.0
 
 
-class TrainingDiverged(ValueError):
-    """Raised when loss or weights are not finite, or the loss is far above that of guessing."""
-
-
 class TrainingLog:
     """Logs mean losses, perplexity and speed since the last entry. `state` is that of an interrupted run."""
 
@@ -87,15 +83,15 @@ class TrainingLog:
         return means
 
     def check_loss(self, loss: float, name: str) -> None:
-        """Raises `TrainingDiverged` if a loss is not finite or far above that of guessing."""
+        """Raises a `ValueError` if a loss is not finite or far above that of guessing."""
         if not math.isfinite(loss) or loss > DIVERGED_ABOVE_GUESSING * self.guessing_loss:
             raise self.diverged(f"the {name} is {loss:.4g} (guessing gives {self.guessing_loss:.4g})")
 
-    def diverged(self, reason: str) -> TrainingDiverged:
+    def diverged(self, reason: str) -> ValueError:
         """Returns the error that ends the run; it names the last checkpoint."""
         checkpoint = self.output_dir / "last"
         kept = f"The last good checkpoint is {checkpoint}" if checkpoint.exists() else "There is no checkpoint yet"
-        return TrainingDiverged(
+        return ValueError(
             f"training diverged before update {self.progress.step}: {reason}. {kept}; try a lower learning_rate or "
             "max_grad_norm"
         )

@@ -27,13 +27,7 @@ def source_name(layer: int | None) -> str:
 
 
 def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
-    """Returns the distribution over several checkpoints on the same sentences; `seed` is that of the bootstrap.
-
-    Returns:
-        `num_checkpoints`; `label_counts`, the number of gold constituents by label; and the `_distribution` of
-        `sentence_f1`, `corpus_f1`, `average_depth` and, by label, `label_recall`. `sentence_f1` also has the
-        `interval` of `mean_f1_interval`.
-    """
+    """Returns the distribution of scores over several checkpoints; `seed` is that of the bootstrap interval."""
     labels = scores[0].label_recall
     sentence_f1 = _distribution(score.sentence_f1 for score in scores)
     return {

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
+from eval.evaluate_lm import mixed_log_probabilities, mixture_weights
 
 
 def drawn(num_models, num_tokens, seed=0):
