@@ -136,6 +136,10 @@ class ModelState:
         # Lets `torch.load` read a saved state with `weights_only=True`.
         torch.serialization.add_safe_globals([cls])
 
+    @property
+    def batch_size(self) -> int:
+        return pytree.tree_leaves(self)[0].shape[0]
+
     def __getitem__(self, row: int) -> "ModelState":
         """Returns the state of one row as a batch of one; pipelines split the outputs of a batch."""
         return self.map(lambda tensor: tensor[row].unsqueeze(0))

@@ -196,11 +196,6 @@ def test_scan_has_the_gradients_of_the_reference():
         torch.testing.assert_close(gradients(problem, "scan"), gradients(problem, "reference"))
 
 
-def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match="must be one of auto, triton, native, not 'cuda'"):
-        ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")
-
-
 @pytest.mark.parametrize(
     ("name", "shape"),
     {

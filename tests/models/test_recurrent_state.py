@@ -30,7 +30,7 @@ def tensors(state: AnyState) -> list[torch.Tensor]:
 
 
 def assert_rows(state: AnyState, original: AnyState, rows: list[int]):
-    assert type(state) is AnyState
+    assert type(state) is AnyState and state.batch_size == len(rows)
     for tensor, source in zip(tensors(state), tensors(original), strict=True):
         assert torch.equal(tensor, source[rows])
 
