@@ -65,6 +65,11 @@ class RecordedLanguageModeling(LanguageModeling):
 
 
 def main(arguments: list[str] | None = None) -> int:
+    options, overrides = build_parser().parse_known_args(arguments)
+    return run_program("record_growth.py", lambda: record(options, overrides))
+
+
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -74,8 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--train_files", nargs="+", metavar="FILE", help="text to use instead of toy English")
     parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
     parser.add_argument("--about", default=TOY_ENGLISH, help="description of the run on the page (%(default)s)")
-    options, overrides = parser.parse_known_args(arguments)
-    return run_program("record_growth.py", lambda: record(options, overrides))
+    return parser
 
 
 def record(options: argparse.Namespace, overrides: list[str]) -> None:

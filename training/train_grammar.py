@@ -147,13 +147,11 @@ class GrammarInduction(Task):
         data = self.recipe.data
         lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
         self.text = EncodedSentences.from_lines(lines, self.tokenizer)
-        self.votes = None
+        self.fingerprints, self.votes = {"training text": fingerprint(lines)}, None
         if data.votes:
             self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias, data.vote_strength)
-        self.treebank = load_gold_trees(data, model.config)
-        self.fingerprints = {"training text": fingerprint(lines)}
-        if self.votes is not None:
             self.fingerprints["votes"] = fingerprint(self.votes.lines())
+        self.treebank = load_gold_trees(data, model.config)
         if self.treebank:
             parts = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
             self.fingerprints["gold trees"] = fingerprint(parts)

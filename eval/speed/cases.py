@@ -127,7 +127,7 @@ def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) ->
     contestants: dict[str, Callable[[], None]] = {}
 
     def update(run: TrainingRun, batch: Batch, path: str) -> None:
-        set_implementation(run, path)
+        run.accelerator.unwrap_model(run.model).set_implementation(path)
         run.update([batch])
 
     with tempfile.TemporaryDirectory() as folder:
@@ -233,13 +233,9 @@ def start_training(
         return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
 
 
-def set_implementation(run: TrainingRun, implementation: str) -> None:
-    run.accelerator.unwrap_model(run.model).set_implementation(implementation)
-
-
 def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[float]:
     """Returns the cross-entropy of each of the first updates of a new run, in nats."""
-    set_implementation(run, implementation)
+    run.accelerator.unwrap_model(run.model).set_implementation(implementation)
     losses: list[torch.Tensor] = []
     run.log.add = lambda of_update, num_items: losses.append(of_update["loss"])
     batches = chain.from_iterable(run.batches.batches(epoch) for epoch in count())
