@@ -4,7 +4,7 @@ import io
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import partial
@@ -209,7 +209,9 @@ def measure_losses(quick: bool, device: torch.device, text: Path) -> tuple[dict[
             for path in ("reference", "auto"):
                 run = start_training(recipe, text, precision, Path(folder) / "run", overrides, device)
                 name = f"{path} {precision}"
-                curves[name] = loss_curve(run, path, num_steps)
+                run.accelerator.unwrap_model(run.model).set_implementation(path)
+                steps = progress_bar(islice(updates(run), num_steps), total=num_steps, unit="update")
+                curves[name] = [loss.item() for _, loss in steps]
                 if name != REFERENCE:
                     figure = f"{name}, largest relative difference from the float32 reference"
                     difference = np.abs(np.divide(curves[name], curves[REFERENCE]) - 1).max()
@@ -233,12 +235,10 @@ def start_training(
         return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
 
 
-def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[float]:
-    """Returns the cross-entropy of each of the first updates of a new run, in nats."""
-    run.accelerator.unwrap_model(run.model).set_implementation(implementation)
+def updates(run: TrainingRun) -> Iterator[tuple[int, torch.Tensor]]:
+    """Makes updates of a new run without end, and yields the number of tokens and the loss in nats of each."""
     losses: list[torch.Tensor] = []
     run.log.add = lambda of_update, num_items: losses.append(of_update["loss"])
-    batches = chain.from_iterable(run.batches.batches(epoch) for epoch in count())
-    for batch in progress_bar(islice(batches, num_steps), total=num_steps, unit="update"):
+    for batch in chain.from_iterable(run.batches.batches(epoch) for epoch in count()):
         run.update([batch])
-    return [loss.item() for loss in losses]
+        yield batch.input_ids.numel(), losses.pop()
