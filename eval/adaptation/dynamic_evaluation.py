@@ -53,11 +53,10 @@ def adapted_log_probabilities(
     start empty.
 
     Args:
-        settings: see `DynamicEvaluation`; `None` makes no updates.
-        caches: see `CachePointer`; by default the model is used alone. The model runs once for all caches.
-        gradient_rms: result of `gradient_root_mean_squares`, one tensor per parameter.
-        chunk_length: tokens of each row per forward pass without updates. Scores of shape
-            `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
+        settings: `None` makes no updates.
+        caches: by default the model is used alone. The model runs once for all caches.
+        gradient_rms: result of `gradient_root_mean_squares`.
+        chunk_length: tokens of each row per forward pass without updates.
         model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:

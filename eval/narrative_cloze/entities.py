@@ -12,8 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from eval.narrative_cloze.events import Event
-from eval.narrative_cloze.heads import NOUN_TAGS, noun_lemma
-from eval.narrative_cloze.penn_trees import Node
+from eval.narrative_cloze.penn_trees import NOUN_TAGS, Node, noun_lemma
 
 NONE, SINGLETON = "-", "SINGLETON"
 COMPANIES = frozenset({"ag", "co.", "corp.", "cos.", "inc.", "ltd.", "n.v.", "nv", "plc", "s.a.", "sa"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eval.narrative_cloze.entities import NONE, entity_arguments
 from eval.narrative_cloze.events import Event
-from eval.narrative_cloze.heads import noun_lemma, verb_lemma
+from eval.narrative_cloze.penn_trees import noun_lemma, verb_lemma
 from onlstm_hf.utils.files import read_text_file, written_file
 
 PARTS = ("train", "valid", "test")

@@ -9,8 +9,7 @@ noun phrase after `by` is its subject. The surface subject of a participle is th
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eval.narrative_cloze.heads import NOUN_TAGS, head_word, verb_lemma
-from eval.narrative_cloze.penn_trees import Node
+from eval.narrative_cloze.penn_trees import NOUN_TAGS, Node, head_word, verb_lemma
 
 VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 AUXILIARIES = frozenset({"be", "have", "do", "get"})

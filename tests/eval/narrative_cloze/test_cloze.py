@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from eval.narrative_cloze import evaluate_scripts, write_events
-from eval.narrative_cloze.count_models import CountModel
-from eval.narrative_cloze.evaluate_scripts import score_cloze
+from eval.narrative_cloze.evaluate_scripts import CountModel, score_cloze
 from eval.narrative_cloze.event_files import KINDS, PARTS, read_scripts, replace_rare, split, write_scripts
 from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.narrative_cloze.penn_trees import read_documents

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.narrative_cloze.events import VERB_TAGS, events
-from eval.narrative_cloze.heads import verb_lemma
+from eval.narrative_cloze.penn_trees import verb_lemma
 from tests.helpers.requirements import library
 
 library("lemminflect")
