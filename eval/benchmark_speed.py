@@ -27,12 +27,12 @@ from eval.speed.cases import (
     REFERENCE,
     TINY_MODEL,
     measure_losses,
+    measure_neighbours,
     measure_parsing,
     measure_recurrence,
     measure_step,
 )
 from eval.speed.measurement import Outcome, ratios, spread
-from eval.speed.neighbours import measure_neighbours
 from eval.task import run_task, task_parser
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank

@@ -100,10 +100,7 @@ def check_gpu(options: argparse.Namespace) -> dict:
 
 
 def run_tests(files: Sequence[str]) -> dict:
-    """Runs the GPU tests of some files, and returns the last line of pytest and the lines of failed tests.
-
-    A timeout counts as one failed test.
-    """
+    """Runs GPU tests; returns the last line of pytest and the lines of failed tests. A timeout is a failed test."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *files]
     if find_spec("xdist"):
         command += ["-n", str(min(6, os.cpu_count() or 1))]

@@ -3,9 +3,11 @@
 import io
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, islice, pairwise
@@ -18,8 +20,9 @@ from accelerate.utils import patch_environment
 from torch import nn
 
 from eval.speed.measurement import Outcome, ratios, row, take_turns
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from onlstm_hf.models.modeling_prpn import ReadingLayer
 from onlstm_hf.utils.iteration import progress_bar
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import Batch
@@ -55,6 +58,12 @@ TINY_RECIPE = ["--batch_size=2", "--bptt_length=6", "--model.embedding_size=40",
 # Training on random words would diverge with the learning rates of the recipes.
 OVERRIDES = ["--random_bptt=no", "--learning_rate=1e-3"]
 NUM_LOSSES, LOSS_OVERRIDES = 200, ["--batch_size=8", "--bptt_length=35"]
+NUM_NEIGHBOURS, SHORTEST_TURN = (0, 1, 2, 4), 0.3
+# All layers of the PRPN's reading network have the same size, so it is compared with another LSTM than the ON-LSTM.
+NEIGHBOUR_STACKS = {"ON-LSTM": Stack(32, 35, (200, 400, 200)), "PRPN": Stack(32, 35, (200, 400, 400))}
+TINY_NEIGHBOUR_STACKS = {"ON-LSTM": Stack(2, 4, (8, 12, 8), 4), "PRPN": Stack(2, 4, (8, 12, 12), 4)}
+# Neighbours end with their parent process, also if that is killed.
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
 
 
 def measure_recurrence(quick: bool, rounds: int, device: torch.device) -> list[Outcome]:
@@ -119,6 +128,53 @@ def training_pass(
         torch.autograd.grad(outputs, [inputs, *modules.parameters()], grad_outputs.to(outputs.dtype))
 
     return run
+
+
+@contextmanager
+def busy_neighbours(number: int) -> Iterator[None]:
+    """Runs this number of processes during the block, each of which keeps one core busy."""
+    processes = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
+    """Times the float32 training pass of both compiled operators and of `torch.nn.LSTM` layers of the same sizes."""
+    stacks, numbers = (TINY_NEIGHBOUR_STACKS, (0, 1)) if quick else (NEIGHBOUR_STACKS, NUM_NEIGHBOURS)
+    device, contestants = torch.device("cpu"), {}
+    for name, stack in stacks.items():
+        measured_pass = onlstm_pass if name == "ON-LSTM" else prpn_pass
+        contestants[f"{name} {stack}"] = measured_pass(stack, None, device)
+        contestants[f"{LSTM} {stack}"] = lstm_pass(stack, None, device)
+    (num_tokens,) = {stack.batch_size * stack.length for stack in stacks.values()}
+    outcomes = []
+    for number in numbers:
+        with busy_neighbours(number):
+            seconds, left_out = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
+        case, rows = f"training with {torch.get_num_threads()} threads beside {number} busy processes", []
+        for name, stack in stacks.items():
+            slower = ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
+            rows.append(row(case, f"{name} {stack}, time of {LSTM}", slower))
+        outcomes.append(Outcome(case, seconds, num_tokens, rows, left_out))
+    return outcomes
+
+
+def prpn_pass(stack: Stack, dtype: torch.dtype | None, device: torch.device) -> Callable[[], None]:
+    """Returns the `training_pass` of a PRPN's reading network with open gates."""
+    config = PRPNConfig(hidden_size=stack.layer_sizes[-1], input_dropout=0.0, recurrent_dropout=0.0)
+    layers = [ReadingLayer(config, input_size, 0.0) for input_size in stack.layer_sizes[:-1]]
+    gates = torch.ones(stack.batch_size, stack.length, config.num_slots)
+
+    def run_layer(layer: ReadingLayer, inputs: torch.Tensor) -> torch.Tensor:
+        state = layer.initial_state(stack.batch_size)
+        tape, _, _ = layer(inputs.transpose(0, 1), *state, gates)
+        return tape[:, config.num_slots :].transpose(0, 1)
+
+    return training_pass(layers, run_layer, stack, dtype, device)
 
 
 def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) -> list[Outcome]:
@@ -198,10 +254,7 @@ def measure_parsing(
 
 
 def measure_losses(quick: bool, device: torch.device, text: Path) -> tuple[dict[str, list[float]], list[dict]]:
-    """Returns the losses of the first updates by path and precision, and rows with their largest relative difference.
-
-    The difference is that from the float32 reference, NaN if a loss is NaN.
-    """
+    """Returns the losses of the first updates by path and precision, and rows that compare them with the reference."""
     recipe, curves, rows = "onlstm_ptb_small", {}, []
     num_steps, overrides = (3, TINY_RECIPE) if quick else (NUM_LOSSES, LOSS_OVERRIDES)
     with tempfile.TemporaryDirectory() as folder:

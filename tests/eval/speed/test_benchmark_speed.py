@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eval import benchmark_speed
-from eval.speed import cases, neighbours
+from eval.speed import cases
 from eval.speed import measurement as speed_measurement
 from eval.speed.measurement import ratios, spread, take_turns
 
@@ -58,11 +58,11 @@ def test_neighbours_run_only_during_the_measurement(tmp_path, monkeypatch):
         seen.append(sum(process.poll() is None for process in running))
         return take_turns(*arguments)
 
-    seen, Popen = [], neighbours.subprocess.Popen
-    monkeypatch.setattr(neighbours.subprocess, "Popen", recorded)
-    monkeypatch.setattr(neighbours, "take_turns", record_turns)
+    seen, Popen = [], cases.subprocess.Popen
+    monkeypatch.setattr(cases.subprocess, "Popen", recorded)
+    monkeypatch.setattr(cases, "take_turns", record_turns)
     results = run_quickly(tmp_path, "--cases", "neighbours")
-    assert seen == list(neighbours.TINY_NUM_NEIGHBOURS)
+    assert seen == [0, 1]
     assert all(process.poll() is not None for process in running)
     for outcome in results["neighbours"]:
         rows = [row for row in results["rows"] if row["case"] == outcome["title"]]
