@@ -533,7 +533,7 @@ def test_trees_may_be_a_column_of_a_dataset(run, checkpoint, dataset):
 def test_bad_input_is_refused(
     refusal, tmp_path, checkpoint, dataset, text_file, treebank, script, arguments, expected
 ):
-    """What needs no model is refused before one is loaded."""
+    """Bad input is refused before a model is loaded, if no model is needed to see it."""
     (tmp_path / "empty").write_text("\n \n")
     (tmp_path / "broken").write_text("( (S (NP the cat) sat)")
     (tmp_path / "wide").write_bytes(TREES.encode("utf-16-le"))
