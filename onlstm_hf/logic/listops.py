@@ -23,6 +23,7 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[SM": lambda values: sum(values) % 10,
 }
 END = "]"
+BRACKETS = ("(", ")")
 VALUES = tuple(map(str, range(10)))
 
 # Parameters of the authors' data.
@@ -73,7 +74,7 @@ def read_expression(text: str) -> ListOpsExpression:
     Raises:
         ValueError: if the text is no expression; it names the token.
     """
-    tokens = tuple(token for token in text.split() if token not in ("(", ")"))
+    tokens = tuple(token for token in text.split() if token not in BRACKETS)
     lists, parts, values = [], [], []
     open_lists: list[tuple[int, list[int]]] = []  # start and values of each open list
     deepest = 0
