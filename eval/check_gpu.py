@@ -139,10 +139,7 @@ def train_for(seconds: float, device: torch.device, quick: bool) -> dict:
 
 
 def training_rows(trained: dict[str, dict]) -> list[dict]:
-    """Returns the speed of each device, its loss after the updates of the slowest device, and its last loss.
-
-    A loss is the mean over the last updates, a tenth of the slowest device's number.
-    """
+    """Returns each device's speed, and its mean losses before the slowest device's last update and before its own."""
     case, rows = f"training of {RECIPES[0]}, bf16", []
     common = min(len(training["losses"]) for training in trained.values())
     for name, training in trained.items():

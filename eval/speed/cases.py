@@ -33,7 +33,6 @@ RECIPES = Path(__file__).resolve().parents[2] / "training" / "recipes"
 # Implementations of the recurrence; "scan" is for export only.
 PATHS = tuple(name for name in ONLSTMLayer.implementations if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
-MIXED_PRECISION = {"float32": "no", "bf16": "bf16"}
 REFERENCE, LSTM = "reference float32", "nn.LSTM"
 NUM_REFERENCE_SENTENCES = 20
 
@@ -282,7 +281,7 @@ def start_training(
     shutil.rmtree(folder, ignore_errors=True)
     arguments = [str(RECIPES / f"{recipe}.yaml")]
     arguments += [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
-    arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
+    arguments += [f"--mixed_precision={'no' if precision == 'float32' else precision}", *overrides]
     on_cpu = {"ACCELERATE_USE_CPU": "true"} if device.type == "cpu" else {}
     with redirect_stderr(io.StringIO()), patch_environment(**on_cpu):  # the progress bar keeps this stderr
         return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.commands.launch import launch_command, launch_command_parser
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, build_word_tokenizer
@@ -477,6 +478,7 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
         ("--init_from broken", "broken cannot be loaded"),
         ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
         ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
+        ("--init_from partial", "lacks weights: lm_head.bias"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):
@@ -490,6 +492,10 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
         foreign_checkpoint("foreign")
         foreign_checkpoint("broken")
         Path("broken/model.safetensors").write_bytes(b"no weights")
+        foreign_checkpoint("partial")
+        weights = load_file("partial/model.safetensors")
+        del weights["lm_head.bias"]
+        save_file(weights, "partial/model.safetensors", metadata={"format": "pt"})
         build_word_tokenizer([" ".join(WORDS)]).save_pretrained("bigger")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         train("run", *NT_ASGD, *options.split())

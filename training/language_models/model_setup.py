@@ -87,7 +87,11 @@ def _load_checkpoint(folder: str, config: PreTrainedConfig) -> PreTrainedModel:
     """Loads a checkpoint in float32 with a changed configuration of the same sizes. Its predictions stay the same."""
     with reported_damage(f"the checkpoint {folder}"):
         saved_config = AutoConfig.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=torch.float32, output_loading_info=True
+        )
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(missing)}")
     if isinstance(config, AWDLSTMConfig) and config.weight_dropout != saved_config.weight_dropout:
         scale = drop_connect_scale(saved_config.weight_dropout, config.weight_dropout)
         for layer in model.base_model.layers:
