@@ -1,6 +1,7 @@
 """`parse()`: the constituency trees of sentences that a language model induces."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -148,6 +149,10 @@ class ParsingMixin:
             self.resolve_layer(layer)  # refuses unknown layers
         if units not in ("words", "tokens"):
             raise ValueError(f'units must be "words" or "tokens", not {units!r}')
+        max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
+        for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
         if not isinstance(tokenizer, PreTrainedTokenizerBase | None):
             raise ValueError(f"tokenizer must be one of AutoTokenizer.from_pretrained, not {type(tokenizer).__name__}")
         if tokenizer is not None:
@@ -157,7 +162,6 @@ class ParsingMixin:
             encoded, batch_size * BATCHES_PER_WINDOW, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW
         )
         start_ids = [*token_ids(self.config, "eos"), *token_ids(tokenizer, "eos")][:1]
-        max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
         num_sentences = len(sentences) if hasattr(sentences, "__len__") else None
         with progress_bar(total=num_sentences, unit="sentence", shown=progress) as bar:
             for number, window in enumerate(windows):
