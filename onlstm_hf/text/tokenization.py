@@ -89,6 +89,10 @@ def build_word_tokenizer(
     if (source is None) == (vocabulary is None):
         raise ValueError("give either a source to take the vocabulary from, or the vocabulary itself")
     special_tokens = list(dict.fromkeys(token for token in (eos_token, unk_token, pad_token) if token is not None))
+    if eos_token == unk_token or not all(special_tokens):
+        raise ValueError(f"the special tokens must be non-empty and eos and unk distinct; got {special_tokens}")
+    if min_count < 1:
+        raise ValueError(f"min_count must be at least 1, got {min_count}")
     if vocab_size is not None and vocab_size <= len(special_tokens):
         raise ValueError(
             f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
@@ -161,7 +165,7 @@ def build_subword_tokenizer(
     if split == "characters":
         raise ValueError("words that are characters have no subwords; choose another split, or build_word_tokenizer")
     options |= {"split": split, "drop_punctuation": drop_punctuation, "vocab_size": vocab_size}
-    tokenizer = build_word_tokenizer(vocabulary=[], **options)  # only the special tokens
+    tokenizer = build_word_tokenizer(vocabulary=[], min_count=min_count, **options)  # only the special tokens
     backend, special_tokens = tokenizer.backend_tokenizer, tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
     word_counts = Counter()

@@ -262,10 +262,16 @@ def test_a_text_without_words_is_refused(build, source):
 @pytest.mark.parametrize(
     ("build", "options", "message"),
     [
-        (build_word_tokenizer, {"vocab_size": 3}, "vocab_size is 3; it must exceed 3"),
-        (build_subword_tokenizer, {"vocab_size": 3}, "vocab_size is 3; it must exceed 3"),
-        (build_word_tokenizer, {"split": "words"}, "unknown split 'words'; choose one of 'whitespace', 'treebank'"),
-        (build_subword_tokenizer, {"split": "words"}, "unknown split 'words'; choose one of 'whitespace', 'treebank'"),
+        *(
+            (build, options, message)
+            for build in (build_word_tokenizer, build_subword_tokenizer)
+            for options, message in (
+                ({"vocab_size": 3}, "vocab_size is 3; it must exceed 3"),
+                ({"min_count": 0}, "min_count must be at least 1"),
+                ({"split": "words"}, "unknown split 'words'; choose one of 'whitespace', 'treebank'"),
+                ({"eos_token": "<unk>"}, "must be non-empty and eos and unk distinct"),
+            )
+        ),
         (build_word_tokenizer, {"min_count": 100}, "occurs 100 times or more"),
         (build_word_tokenizer, {"vocabulary": ["a"]}, "either a source"),
         (build_subword_tokenizer, {"parts": "syllables"}, "unknown parts 'syllables'"),
