@@ -4,8 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from onlstm_hf.fast.onlstm import native
+from onlstm_hf.fast.onlstm import native, operator
 from onlstm_hf.models.modeling_onlstm import cumax
 from tests.helpers.native_operators import needs_operator
 from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
@@ -190,6 +191,30 @@ def test_second_derivatives_need_the_reference():
     )
 
 
+@built
+def test_saved_activations_are_freed_before_the_weight_gradient_unless_the_graph_is_retained(monkeypatch):
+    activations, given_back = [], []
+
+    def forward(*arguments):
+        trace = native.PATH.forward(*arguments)
+        activations.append(StorageWeakRef(trace.activations.untyped_storage()))
+        return trace
+
+    def weight_gradient(*arguments):
+        given_back.append(activations[-1].expired())
+        return unchanged(*arguments)
+
+    unchanged = operator.weight_gradient
+    monkeypatch.setitem(operator.RECURRENCE.paths, "native", native.PATH._replace(forward=forward))
+    monkeypatch.setattr(operator, "weight_gradient", weight_gradient)
+    problem = make_problem(3, 2, 2, 2, torch.float32)
+    outputs = ordered_neurons(*problem, "native").outputs.sum()
+    kept = torch.autograd.grad(outputs, problem.differentiable(), retain_graph=True)
+    again = torch.autograd.grad(outputs, problem.differentiable())
+    assert given_back == [False, True]
+    assert all(map(torch.equal, kept, again))
+
+
 def test_scan_has_the_gradients_of_the_reference():
     for sizes in ((7, 3, 2, 3), (5, 2, 3, 4), (3, 4, 2, 5), (6, 1, 4, 3)):
         problem = make_problem(*sizes)
@@ -204,10 +229,11 @@ def test_scan_has_the_gradients_of_the_reference():
         "hidden": (1, 12),
         "cell": (3, 3, 4),
         "mask": (5, 1),
+        "recurrent_mask": (54, 11),
     }.items(),
 )
 @built
 def test_shapes_that_do_not_fit_are_refused(name, shape):
-    problem = make_problem(5, 2, 3, 4, torch.float32, padding="left")._replace(**{name: torch.ones(shape)})
+    arguments = make_problem(5, 2, 3, 4, torch.float32, padding="left")._asdict() | {name: torch.ones(shape)}
     with pytest.raises(ValueError, match=r" must be \[.*\], not \["):
-        ordered_neurons(*problem, "native")
+        ordered_neurons(**arguments, implementation="native")

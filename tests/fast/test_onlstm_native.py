@@ -90,6 +90,21 @@ def test_bfloat16_products_only_lose_their_rounding(instruction_set, shape, padd
         assert (ours.double() - theirs).abs().max() <= 0.03 * theirs.abs().max() + 1e-3
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_mask_of_the_recurrent_weight_equals_the_reference(instruction_set, shape, precision):
+    problem = make_problem(*shape, torch.float32)
+    options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
+    double = in_float64(problem)
+    expected = (*ordered_neurons(*double, "reference", **options), *gradients(double, "reference", **options))
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        outputs = ordered_neurons(*problem, "native", **options)
+        ours = (*outputs, *gradients(problem, "native", **options))
+    tolerance = 5e-6 if precision == torch.float32 else 0.03
+    for actual, wanted in zip(ours, expected, strict=True):
+        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
+
+
 @built
 @pytest.mark.parametrize("shape", [(3, 1, 7, 3), (4, 5, 3, 11)])
 def test_results_do_not_depend_on_the_number_of_threads(shape):

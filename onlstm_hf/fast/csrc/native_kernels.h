@@ -389,12 +389,20 @@ void for_row_tiles(int64_t batch_size, Function function) {
     }
 }
 
-// A weight times a factor.
+// A weight after drop-connect, times a factor.
 struct Weight {
     const float* entries;
+    const uint8_t* kept;  // may be null: all
     float scale;
 
-    Vector operator()(int64_t index, int64_t count) const { return load(entries + index, count) * scale; }
+    Vector operator()(int64_t index, int64_t count) const {
+        const Vector values = load(entries + index, count) * scale;
+        if (!kept) return values;
+        using Bytes = uint8_t __attribute__((vector_size(LANES)));
+        Bytes bytes{};
+        std::memcpy(&bytes, kept + index, std::min<int64_t>(count, LANES));
+        return select(__builtin_convertvector(bytes, Integers) != 0, values, Vector{});
+    }
 };
 
 // Packs LANES columns of the transposed weight into a stream: entry (k, lane) is weight[first + lane][k] if `lane` is

@@ -20,13 +20,14 @@ struct Sizes {
     float recurrent_scale;
 };
 
-// The mask may be null. The backward pass has only the fields that the operator keeps.
+// The masks may be null. The backward pass has only the fields that the operator keeps.
 struct Inputs {
     const void* input_gates;         // [T, B, G]
     const float* recurrent_weight;   // [G, H]
     const float* hidden;             // [B, H]
     const float* cell;               // [B, H]
     const uint8_t* mask;             // [T, B]
+    const uint8_t* recurrent_mask;   // [G, H]
 };
 
 // Without a backward pass, cells, softmaxes and activations are null.
@@ -97,7 +98,7 @@ void run_forward(const Sizes& sizes, const Forward& arguments) {
     const auto* input_gates = static_cast<const Sequence*>(in.input_gates);
     auto* outputs = static_cast<Sequence*>(trace.outputs);
 
-    const Weight weight{in.recurrent_weight, sizes.recurrent_scale};
+    const Weight weight{in.recurrent_weight, in.recurrent_mask, sizes.recurrent_scale};
     workspace.restart();
     // Largest first, here and in the backward pass, so that both reuse the same memory.
     auto* unit_weight = workspace.take<Product>(unit_blocks * 4 * stream_size);
@@ -249,7 +250,7 @@ void run_backward(const Sizes& sizes, const Backward& arguments) {
     const auto* grad_outputs = static_cast<const Sequence*>(grad_trace.outputs);
     auto* grad_gates = static_cast<Sequence*>(gradients.input_gates);
 
-    const Weight weight{in.recurrent_weight, sizes.recurrent_scale};
+    const Weight weight{in.recurrent_weight, in.recurrent_mask, sizes.recurrent_scale};
     workspace.restart();
     auto* packed = workspace.take<Product>(num_streams * stream_size);
     auto* step_gates = workspace.take<Product>(B * stride);
@@ -431,7 +432,7 @@ void run_backward(const Sizes& sizes, const Backward& arguments) {
 extern "C" {
 
 // Returns the version of the structures above, or 0 if this CPU lacks the instructions of this library.
-int onlstm_interface() { return is_supported() ? 3 : 0; }
+int onlstm_interface() { return is_supported() ? 4 : 0; }
 
 // Both return 0, or 1 when memory runs out.
 int onlstm_forward(const Sizes* sizes, const Forward* arguments) {

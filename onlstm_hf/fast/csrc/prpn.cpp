@@ -219,13 +219,13 @@ struct PackedWeight {
     void pack_transposed(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
-            pack_rows(Weight{weight, 1}, size, s * LANES, lanes(s), stream(s));
+            pack_rows(Weight{weight, nullptr, 1}, size, s * LANES, lanes(s), stream(s));
     }
     // Packs `weight` [size, num_columns].
     void pack(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
-            pack_columns(Weight{weight, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
+            pack_columns(Weight{weight, nullptr, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
     }
     // Writes `target` [num_rows, target_stride]; the stride must cover whole streams.
     void multiply_rows(Part part, const Rows<Product>& left, int64_t num_rows, float* target,

@@ -19,6 +19,7 @@ class Inputs(NamedTuple):
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step.
         mask: `[T, B]` booleans, `False` where a step does not change the state, or `None`.
+        recurrent_mask: `[G, H]` booleans, `False` where drop-connect drops an entry of the weight, or `None`.
     """
 
     input_gates: torch.Tensor
@@ -26,6 +27,7 @@ class Inputs(NamedTuple):
     hidden: torch.Tensor
     cell: torch.Tensor
     mask: torch.Tensor | None
+    recurrent_mask: torch.Tensor | None
 
 
 class Options(NamedTuple):

@@ -27,5 +27,5 @@ def _sizes(trace: Trace, options: Options) -> _Sizes:
     )
 
 
-OPERATOR = NativeOperator("onlstm", interface=3)
+OPERATOR = NativeOperator("onlstm", interface=4)
 PATH = OPERATOR.path(Trace, Gradients, _sizes, time_dim=0)

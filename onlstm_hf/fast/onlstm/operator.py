@@ -34,11 +34,10 @@ def ordered_neurons(
     the product with `recurrent_weight` is in bfloat16. The paths cannot be differentiated twice.
 
     Args:
-        input_gates, recurrent_weight, hidden, cell, mask: see `Inputs` in `contract.py`.
+        input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask: see `Inputs` in `contract.py`.
         path: `"native"`, the compiled CPU operator, or `"triton"`, kernels and recorded CUDA graphs on a GPU;
             `RECURRENCE.choose` returns a suitable one.
         recurrent_scale: factor for `recurrent_weight`.
-        recurrent_mask: `[G, H]` booleans, `False` where drop-connect drops an entry of the weight, or `None`.
 
     Returns:
         The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in float32, and the means over chunks of the
@@ -47,11 +46,8 @@ def ordered_neurons(
     Raises:
         ValueError: if the shapes are inconsistent.
     """
-    weight = recurrent_weight.float()
-    if recurrent_mask is not None:
-        weight = weight * recurrent_mask
     gates = input_gates if input_gates.dtype == torch.bfloat16 else input_gates.float()
-    inputs = Inputs(gates, weight, hidden.float(), cell.float(), mask)
+    inputs = Inputs(gates, recurrent_weight.float(), hidden.float(), cell.float(), mask, recurrent_mask)
     _check_shapes(inputs)
     needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:4])
     options = Options(recurrent_scale, multiplies_in_bfloat16(input_gates.device.type), needs_gradient)
@@ -64,7 +60,8 @@ def _check_shapes(inputs: Inputs) -> None:
     (length, batch_size, num_gates), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
     size = num_chunks * chunk_size
     gates, state = (length, batch_size, 2 * num_chunks + 4 * size), (batch_size, num_chunks, chunk_size)
-    expected = Inputs(gates, (num_gates, size), (batch_size, size), state, (length, batch_size))
+    weight = num_gates, size
+    expected = Inputs(gates, weight, (batch_size, size), state, (length, batch_size), weight)
     for name, tensor, shape in zip(Inputs._fields, inputs, expected, strict=True):
         if tensor is not None and tensor.shape != shape:
             raise ValueError(f"{name} must be {list(shape)}, not {list(tensor.shape)}")
@@ -74,21 +71,22 @@ class _OrderedNeurons(Recurrence):
     """The operator of `ordered_neurons`."""
 
     name = "ordered_neurons"
-    Inputs, Options, Trace = Inputs, Options, Trace
-
-    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
-        input_gates, hidden, cell = Gradients.empty(trace, inputs)
-        return Inputs(input_gates, torch.empty_like(inputs.recurrent_weight), hidden, cell, None)
+    Inputs, Options, Trace, Gradients = Inputs, Options, Trace, Gradients
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
         return inputs._replace(input_gates=None, cell=None)
+
+    def kept_trace(self, trace: Trace) -> Trace:
+        return Trace(trace.outputs, *[None] * 5)
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         previous = torch.cat([inputs.hidden.unsqueeze(0).to(trace.outputs.dtype), trace.outputs[:-1]])
         grad_weight = weight_gradient(gradients.input_gates, previous, options)
         if options.recurrent_scale != 1:
             grad_weight *= options.recurrent_scale
-        return Inputs(gradients.input_gates, grad_weight, gradients.hidden, gradients.cell, None)
+        if inputs.recurrent_mask is not None:
+            grad_weight.masked_fill_(~inputs.recurrent_mask, 0)
+        return Inputs(gradients.input_gates, grad_weight, gradients.hidden, gradients.cell, None, None)
 
 
 RECURRENCE = _OrderedNeurons(__name__, _PATHS)

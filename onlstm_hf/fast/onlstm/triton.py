@@ -29,7 +29,9 @@ def _workspace(trace: Trace, inputs: Inputs, options: Options) -> tuple["Workspa
 
     workspace, *graphs = make() if is_capturing(device) else KEPT.get(device, sizes_and_dtypes, make)
     rows, columns = inputs.recurrent_weight.shape
-    torch.mul(inputs.recurrent_weight, options.recurrent_scale, out=workspace.weight[:rows, :columns])
+    weight = torch.mul(inputs.recurrent_weight, options.recurrent_scale, out=workspace.weight[:rows, :columns])
+    if inputs.recurrent_mask is not None:
+        weight.mul_(inputs.recurrent_mask)
     # Otherwise values of another sequence in the padding, such as NaN, would affect the products.
     workspace.hidden.zero_()
     workspace.gates.zero_()
