@@ -68,10 +68,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
             tokens = [tokenizer.convert_ids_to_tokens(stream.tolist()) for stream in streams.values()]
             vocabularies.append((set(tokenizer.get_vocab()), tokens))
             if vocabularies[-1] != vocabularies[0]:
-                raise ValueError(
-                    f"{name} predicts other tokens than {options.models[0]}: a mixture needs models with the same "
-                    "vocabulary"
-                )
+                raise ValueError(f"{name} and {options.models[0]} predict other tokens: mix models of one vocabulary")
         log_probabilities = {
             text: stream_log_probabilities(model, stream, options.batch_size) for text, stream in streams.items()
         }

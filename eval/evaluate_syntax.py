@@ -31,10 +31,7 @@ PROTOCOL = (
     "sentence is higher, a tie is not right; a pair is unknown if a word in which its sentences differ is outside the "
     "vocabulary"
 )
-END = {
-    "counted": "the <eos> at the end of the sentence counts",
-    "ignored": "the end of the sentence does not count",
-}
+END = {"counted": "the <eos> at the end of the sentence counts", "ignored": "the end of the sentence does not count"}
 # Positions of the compared sentences in items of two or three sentences, in the order of the metric.
 COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
 

@@ -162,6 +162,8 @@ def write_toy_corpus(
     words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct. The validation and test
     splits do not depend on `num_train`. Existing files are replaced.
     """
+    if min(num_train, num_validation, num_test) < 1:
+        raise ValueError("each split needs a sentence")
     trees = iter(generate_toy_treebank(num_test + num_validation + num_train, seed))
     test, validation, train = (list(islice(trees, size)) for size in (num_test, num_validation, num_train))
     folder = Path(folder)

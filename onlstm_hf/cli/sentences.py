@@ -49,6 +49,8 @@ def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
             _warn(f"{name} is read as a sentence; --file {name} reads the file")
         lines = read_lines(map(os.fsencode, options.text), "the text")
     elif options.file not in (None, "-"):
+        if os.path.isfile(options.file):  # a pipe can be read only once
+            any(map(str.strip, read_text_file(options.file)))  # raises errors before a model is loaded
         lines = read_text_file(options.file)
     else:
         if sys.stdin is None:
@@ -77,11 +79,25 @@ def _split(lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]], 
 
 
 def in_batches(sentences: Iterable[Sentence], size: int, are_printed: bool = True) -> Iterator[list[Sentence]]:
-    """Yields lists of at most `size` sentences, with a progress bar if the results are not printed on a terminal."""
+    """Yields lists of at most `size` sentences, with a progress bar if the results are not printed on a terminal.
+
+    Raises the error of a line that cannot be read after the sentences before it.
+    """
+    errors = []
+
+    def until_error() -> Iterator[Sentence]:
+        try:
+            yield from sentences
+        except ValueError as error:
+            errors.append(error)
+
     with progress_bar(unit=" sentences", shown=False if sys.stdout.isatty() and are_printed else None) as bar:
-        for batch in bounded_windows(sentences, size, len, MAX_CHARACTERS_PER_BATCH):
-            yield batch
+        for batch in bounded_windows(until_error(), size, len, MAX_CHARACTERS_PER_BATCH):
+            if not errors or any(map(str.strip, batch)):
+                yield batch
             bar.update(len(batch))
+    if errors:
+        raise errors[0]
 
 
 class UnknownWords:

@@ -18,10 +18,7 @@ _ORIGINAL_GATE_OF_OURS = (1, 2, 3, 0)
 
 # The authors' name of each of our modules; `N` is the number of a layer or residual block.
 _MODULES = {
-    "onlstm": {
-        "layers.N.input_projection": "rnn.cells.N.ih.0",
-        "layers.N.recurrent_projection": "rnn.cells.N.hh",
-    },
+    "onlstm": {"layers.N.input_projection": "rnn.cells.N.ih.0", "layers.N.recurrent_projection": "rnn.cells.N.hh"},
     "prpn": {
         "parsing_network.convolution": "parser.gate.1",
         "parsing_network.norm": "parser.gate.2",

@@ -228,9 +228,7 @@ def file_reader(location: str, kind: str | None = None, pattern: str | None = No
             f"give the kind of the files with --kind ({', '.join(READERS)})"
         )
     if len(found) > 1:
-        raise ValueError(
-            f"{location} has files of several kinds ({', '.join(found)}): choose one with --kind, or files with --glob"
-        )
+        raise ValueError(f"{location} has files of several kinds, {', '.join(found)}: choose by --kind or --glob")
     return READERS[found[0]](folder, [name for name in kinds if kinds[name] == found[0]], **keys)
 
 

@@ -123,9 +123,7 @@ def repository_files(
     top_level = {name for name in files if "/" not in name}
     allowed = {name for name in top_level if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
     if unrelated := sorted(files.keys() - code_files - allowed - {EVAL_RESULTS}):
-        raise ValueError(
-            f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(unrelated)}"
-        )
+        raise ValueError(f"{checkpoint} has files of no checkpoint; remove them: {', '.join(unrelated)}")
     if results is not None:
         files["results.json"] = Path(results)
 
@@ -223,8 +221,5 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tup
     except ValueError as error:
         raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
-        raise ValueError(
-            f"the results {path} belong to another model: it had {results['parameters']:,} parameters, this one has "
-            f"{model.num_parameters():,}"
-        )
+        raise ValueError(f"the results {path} are of another model, with {results['parameters']:,} parameters")
     return card, scores

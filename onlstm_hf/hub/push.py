@@ -49,11 +49,7 @@ def push_model(
 
 
 def push_dataset(
-    folder: str | Path,
-    repository: str,
-    private: bool = False,
-    revision: str | None = None,
-    token: str | None = None,
+    folder: str | Path, repository: str, private: bool = False, revision: str | None = None, token: str | None = None
 ) -> str:
     """Makes a dataset repository from data files and a card, as written by `training/write_data.py`.
 
@@ -93,9 +89,7 @@ def _push(
     try:
         api.create_repo(**repo, private=private or None, exist_ok=True)
         if private and not api.repo_info(**repo).private:
-            raise ValueError(
-                f"{repository} exists and is public: make it private in its settings, or leave out --private"
-            )
+            raise ValueError(f"{repository} is public: make it private in its settings, or omit --private")
         if revision is not None:
             api.create_branch(**repo, branch=revision, exist_ok=True)
         before = api.repo_info(**repo, revision=revision)

@@ -143,9 +143,7 @@ def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | Non
     while len(seen) < num_pairs:
         draws += 1
         if draws > _PATIENCE:
-            raise ValueError(
-                f"there seem to be only {len(seen)} pairs of at most {max_operators} operators, not {num_pairs}"
-            )
+            raise ValueError(f"found only {len(seen)} pairs of at most {max_operators} operators, not {num_pairs}")
         variables = generator.sample(VARIABLES, _VARIABLES_OF_A_PAIR)
         (left, left_worlds), (right, right_worlds) = (_draw(generator, variables, _SIZE_BUDGET) for _ in range(2))
         pair = LogicPair(_relation(left_worlds, right_worlds), left, right)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from .formulas import RELATIONS
@@ -16,7 +17,7 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
         relation, then by predicted relation.
 
     Raises:
-        ValueError: if there are no pairs, the lengths differ, or a relation is invalid.
+        ValueError: if there are no pairs, the lengths differ, or a relation or a number of operators is invalid.
     """
     if not len(references):
         raise ValueError("there are no pairs to score")
@@ -24,6 +25,8 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
         for position, relation in enumerate(relations):
             if relation not in RELATIONS:
                 raise ValueError(f"{name} {position} must be one of {' '.join(RELATIONS)}, not {relation!r}")
+    if not all(isinstance(number, Integral) and number >= 0 for number in num_operators):
+        raise ValueError("numbers of operators must be integers of at least 0")
     counts = Counter(zip(references, predictions, strict=True))
     correct = [predicted == gold for predicted, gold in zip(predictions, references, strict=True)]
     by_relation = group_accuracies(correct, references, RELATIONS.index)

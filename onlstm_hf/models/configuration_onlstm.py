@@ -60,9 +60,7 @@ class AWDLSTMConfig(RecurrentConfig):
             self.layer_sizes = [self.hidden_size] * (self.num_hidden_layers - 1) + [self.embedding_size]
         self.layer_sizes = list(self.layer_sizes)
         if len(self.layer_sizes) != self.num_hidden_layers:
-            raise ValueError(
-                f"layer_sizes must have num_hidden_layers={self.num_hidden_layers} entries, not {self.layer_sizes}"
-            )
+            raise ValueError(f"num_hidden_layers={self.num_hidden_layers} contradicts layer_sizes={self.layer_sizes}")
         if not all(isinstance(size, int) and size > 0 for size in self.layer_sizes):
             raise ValueError(f"layer_sizes must be positive integers, not {self.layer_sizes}")
         if len(self.layer_sizes) > 1 and self.layer_sizes[0] != self.hidden_size:
@@ -121,6 +119,5 @@ class ONLSTMConfig(AWDLSTMConfig):
                 )
         if not isinstance(self.parse_layer, int) or not 0 <= self.parse_layer < self.num_hidden_layers:
             raise ValueError(
-                f"parse_layer={self.parse_layer!r} does not exist: layers are counted from 0 to "
-                f"{self.num_hidden_layers - 1}"
+                f"parse_layer={self.parse_layer!r} does not exist: layers are 0 to {self.num_hidden_layers - 1}"
             )

@@ -48,10 +48,7 @@ def next_token_targets(
 
 
 def next_token_loss(
-    logits: torch.Tensor,
-    shift_labels: torch.Tensor,
-    num_items_in_batch: int | torch.Tensor | None = None,
-    **unused,
+    logits: torch.Tensor, shift_labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None = None, **unused
 ) -> torch.Tensor:
     """Returns the mean cross-entropy of logits `[B, T, V]` in nats, in float32 or better; NaN without labels.
 

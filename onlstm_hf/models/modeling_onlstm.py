@@ -419,6 +419,8 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         """
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
+        for unknown in set(layers).difference(range(self.config.num_hidden_layers)):
+            raise ValueError(f"layer {unknown} does not exist: layers are 0 to {self.config.num_hidden_layers - 1}")
         options = {"use_cache": True, "output_distances": True, "num_layers": max(layers) + 1, "return_dict": True}
         outputs = self.model(input_ids, attention_mask=attention_mask, state=state, **options)
         return outputs.forget_distances[layers[0] if is_one else layers], outputs.state

@@ -76,11 +76,7 @@ def rnn_step(
 
 
 # For each cell: its step, its number of gates, and PyTorch's kernel for a whole sequence.
-CELLS = {
-    "lstm": (lstm_step, 4, torch.lstm),
-    "gru": (gru_step, 3, torch.gru),
-    "rnn": (rnn_step, 1, torch.rnn_tanh),
-}
+CELLS = {"lstm": (lstm_step, 4, torch.lstm), "gru": (gru_step, 3, torch.gru), "rnn": (rnn_step, 1, torch.rnn_tanh)}
 
 
 class RNNLayerOutput(NamedTuple):

@@ -321,9 +321,7 @@ def check_inputs(
             raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
         check_vocabulary("input_ids", input_ids, vocab_size)
     elif inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
-        raise ValueError(
-            f"inputs_embeds must be [batch_size, sequence_length, {size}], not {list(inputs_embeds.shape)}"
-        )
+        raise ValueError(f"inputs_embeds must be [batch, length, {size}], not {list(inputs_embeds.shape)}")
     if (input_ids if inputs_embeds is None else inputs_embeds).shape[1] == 0:
         raise ValueError("the input is empty: a sequence needs at least one token")
 
@@ -364,9 +362,7 @@ def check_state(state: ModelState | None, initial: ModelState, device: torch.dev
     state = initial if state is None else state
     expected, actual = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(one)] for one in (initial, state))
     if actual != expected:
-        raise ValueError(
-            f"the state does not fit this model and batch: expected tensors of shapes {expected}, got {actual}"
-        )
+        raise ValueError(f"the state does not fit the model or batch: expected shapes {expected}, got {actual}")
     return state.to(device)
 
 

@@ -52,6 +52,8 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
         For each tensor, in the order of the file, its `name`, `shape` and `dtype`, `"integer"` or `"float32"`.
     """
     tensors = page_tensors(model)
+    if precision not in ("int8", "float32"):
+        raise ValueError(f"precision must be int8 or float32, not {precision!r}")
     matrices = _rounded_matrices(model, tensors) if precision == "int8" else {}
     path.write_bytes(_packed(tensors, matrices))
     return [

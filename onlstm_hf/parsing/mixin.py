@@ -239,9 +239,7 @@ class ParsingMixin:
         if is_ids:
             input_ids = _strip_special_tokens(sentence, self.config, tokenizer)
         elif tokenizer is None:
-            raise ValueError(
-                "parsing strings or words needs the tokenizer: model.parse(sentences, tokenizer=tokenizer)"
-            )
+            raise ValueError("parsing strings or words needs the tokenizer: model.parse(..., tokenizer=tokenizer)")
         else:
             words = read_text(tokenizer, sentence) if isinstance(sentence, str) else read_words(tokenizer, sentence)
             if units == "words":

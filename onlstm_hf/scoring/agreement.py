@@ -15,8 +15,10 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
     It is `[num_parsers, num_parsers]`, from 0 to 1; rows are predicted, columns gold. Binary trees make it symmetric.
 
     Raises:
-        ValueError: if the sentences differ.
+        ValueError: if there are no sentences, or they differ.
     """
+    if not parsers or not parsers[0]:
+        raise ValueError("give the trees of at least one sentence")
     f1 = np.zeros((len(parsers), len(parsers)))
     for index, trees in enumerate(progress_bar(zip(*parsers, strict=True), total=len(parsers[0]), unit="sentence")):
         words = trees[0].words

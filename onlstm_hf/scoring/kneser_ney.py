@@ -7,7 +7,9 @@ single fixed discount.
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
+from ..models.state import check_vocabulary
 from ..utils.iteration import progress_bar
 
 # Discounts of counts 1, 2, and 3 or more for texts too small to estimate them (KenLM's `--discount_fallback`).
@@ -32,6 +34,8 @@ class KneserNeyNGrams:
     def __init__(self, tokens: Sequence[int], vocab_size: int, eos_token_id: int, order: int = 5):
         self.vocab_size, self.eos_token_id = vocab_size, eos_token_id
         words, depths = self._words_and_depths(tokens)
+        if order < 1 or len(words) == 1:
+            raise ValueError(f"n-grams need a text, and an order of at least 1, not {order}")
         # `keys` of the n-grams of each length, increasing: the index of the context (all words but the last) times the
         # vocabulary size, plus the last word. `begins`: whether each n-gram begins with <eos>. `ends`: the index of
         # the n-gram that ends at each position.
@@ -75,6 +79,7 @@ class KneserNeyNGrams:
     def _words_and_depths(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens with an `<eos>` before them, and the length of each token's context in its sentence."""
         words = np.concatenate([[self.eos_token_id], np.asarray(tokens, dtype=np.int64)])
+        check_vocabulary("tokens", torch.from_numpy(words), self.vocab_size)
         positions = np.arange(len(words))
         starts = np.maximum.accumulate(np.where(words == self.eos_token_id, positions, 0))
         depths = positions - np.concatenate([[0], starts[:-1]])

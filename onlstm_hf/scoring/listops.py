@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from ..logic.listops import ListOpsExpression
+from ..logic.listops import VALUES, ListOpsExpression
 from ..logic.scores import group_accuracies
 from ..trees.induced_tree import InducedTree
 from ..trees.treebank import GoldTree
@@ -21,6 +21,8 @@ def score_listops(predictions: Sequence[str], expressions: Sequence[ListOpsExpre
         JSON values: `accuracy`, from 0 to 1; `num_expressions`; and the accuracies `by_depth` of nesting and
         `by_length`, the number of tokens in groups such as `"11-20"` and `"321-"`, see `group_accuracies`.
     """
+    if not predictions or not set(predictions) <= set(VALUES):
+        raise ValueError("give one prediction per expression, each a digit")
     values = [str(expression.value) for expression in expressions]
     correct = [predicted == value for predicted, value in zip(predictions, values, strict=True)]
     lengths = [_length_group(len(expression.tokens)) for expression in expressions]

@@ -120,9 +120,9 @@ def score_parses(
     """
     predicted, gold = list(predicted), list(gold)
     if len(predicted) != len(gold) or not gold:
-        raise ValueError(
-            f"nothing to score, or not one predicted tree per gold tree: got {len(predicted)} for {len(gold)}"
-        )
+        raise ValueError(f"one predicted tree per gold tree is needed, got {len(predicted)} for {len(gold)}")
+    if sorted(set(length_limits)) != list(length_limits):
+        raise ValueError(f"length_limits must increase, got {list(length_limits)}")
     counts = np.zeros((len(gold), 3), dtype=np.int64)
     depths = []
     is_found: defaultdict[str, list[bool]] = defaultdict(list)  # by label

@@ -99,6 +99,8 @@ def stream_chunks(
     stream = torch.as_tensor(input_ids, dtype=torch.long).cpu()
     if stream.dim() != 1 or not len(stream):
         raise ValueError(f"expected a stream of at least one token, got a tensor of shape {list(stream.shape)}")
+    if min(batch_size, chunk_length) < 1:
+        raise ValueError(f"batch_size and chunk_length must be at least 1, not {batch_size} and {chunk_length}")
     check_vocabulary("input_ids", stream, model.config.vocab_size)
     if model.config.eos_token_id is None:
         raise ValueError("the text starts after an <eos>: set model.config.eos_token_id to the tokenizer's")

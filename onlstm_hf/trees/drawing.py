@@ -150,9 +150,7 @@ def distances_to_svg(
     layers = []
     for name, distances in zip(map(printable, layer_names), distances_by_layer, strict=True):
         if len(distances) != len(tree.words):
-            raise ValueError(
-                f"{name}: expected one distance per word, got {len(distances)} for {len(tree.words)} words"
-            )
+            raise ValueError(f"{name}: one distance per word, not {len(distances)} for {len(tree.words)} words")
         values = [float(value) for value in distances]
         layers.append((name, values, _axis_ticks(values)))
 

@@ -284,17 +284,21 @@ def _words_and_spans(
     """Walks a tree with strings as leaves from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    unfinished = [(0, iter([root]))]  # for each open constituent the number of words before it, and its next children
+    # For each open constituent by its id, outermost first: the number of words before it, and its next children.
+    unfinished = {None: (0, iter([root]))}
     while unfinished:
-        start, children = unfinished[-1]
+        start, children = next(reversed(unfinished.values()))
         for child in children:
-            if not isinstance(child, str):
-                unfinished.append((len(words), iter(children_of(child))))
+            if isinstance(child, str):
+                words.append(child)
+            elif id(child) in unfinished:
+                raise ValueError(f"a constituent contains itself (the one after {len(words)} words)")
+            else:
+                unfinished[id(child)] = len(words), iter(children_of(child))
                 break
-            words.append(child)
         else:
             if start == len(words):
                 raise ValueError(f"a constituent has no words (the one after {start} words)")
             spans.append((start, len(words)))
-            unfinished.pop()
+            unfinished.popitem()
     return words, spans

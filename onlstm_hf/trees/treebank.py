@@ -43,7 +43,7 @@ class Preprocessing:
             The empty string keeps labels unchanged.
 
     Raises:
-        ValueError: if the tags are a single string, or the digits are none of these.
+        ValueError: if a value is of another kind, or the digits are none of these.
     """
 
     dropped_tags: frozenset[str] = PUNCTUATION_TAGS | CURRENCY_TAGS | EMPTY_ELEMENT_TAGS
@@ -54,6 +54,8 @@ class Preprocessing:
     def __post_init__(self):
         if isinstance(self.dropped_tags, str):
             raise ValueError(f"dropped_tags must be a list of tags, got {self.dropped_tags!r}")
+        if not isinstance(self.lowercase, bool) or not isinstance(self.function_tag_separators, str):
+            raise ValueError(f"lowercase must be true or false, and function_tag_separators a string, in {self}")
         if self.digits not in DIGITS:
             raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
         object.__setattr__(self, "dropped_tags", frozenset(self.dropped_tags))

@@ -16,6 +16,8 @@ def run_program(name: str, work: Callable[[], None]) -> int:
     Returns:
         The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
     """
+    if sys.stderr is None:  # closed: `print` would write messages to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         if sys.stdout is None:
             raise OSError("standard output is closed; redirect it to a file or to /dev/null")

@@ -34,11 +34,9 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig
     Raises:
         ValueError: if the tokenizer has more tokens than the model.
     """
-    if len(tokenizer) > config.vocab_size:
-        raise ValueError(
-            f"{name} does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
-            f"{config.vocab_size}"
-        )
+    size = len(tokenizer)
+    if size > config.vocab_size:
+        raise ValueError(f"{name} does not fit the model: it has {size} tokens, the model {config.vocab_size}")
     expected = getattr(config, "tokenizer_fingerprint", None)
     if expected is None:
         return

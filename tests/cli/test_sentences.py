@@ -30,12 +30,15 @@ def test_text_file_and_standard_input_give_the_same(run, checkpoint, tmp_path, m
 
 
 @pytest.mark.parametrize("command", ["parse", "score"])
-def test_bad_text_is_refused(error_of, checkpoint, tmp_path, monkeypatch, command):
+def test_bad_text_is_refused_before_a_model_is_loaded(error_of, checkpoint, tmp_path, monkeypatch, command):
     (tmp_path / "empty").write_bytes(b"\n \n")
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"the cat\n"))
+    (tmp_path / "binary").write_bytes(b"\n\xff\xfe\n")
     messages = {"missing": "there is no file", ".": "is a folder", "empty": "empty", "text.gz": "is compressed"}
-    for name, message in messages.items():
-        assert message in error_of(command, "--file", tmp_path / name, "--model", checkpoint)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "load_checkpoint", None)
+        for name, message in (messages | {"binary": "binary is not UTF-8: byte 0xff in line 2"}).items():
+            assert message in error_of(command, "--file", tmp_path / name, "--model", checkpoint)
     assert "the text is empty" in error_of(command, " ", "--model", checkpoint)
     type_in(monkeypatch, b"")
     assert "standard input is empty" in error_of(command, "--model", checkpoint)
@@ -43,12 +46,12 @@ def test_bad_text_is_refused(error_of, checkpoint, tmp_path, monkeypatch, comman
 
 @pytest.mark.parametrize("command", ["parse", "score"])
 @pytest.mark.parametrize("source", ["file", "standard input"])
-def test_batches_before_a_bad_line_are_written(capsys, checkpoint, tmp_path, monkeypatch, command, source):
+def test_lines_before_a_bad_line_are_written(capsys, checkpoint, tmp_path, monkeypatch, command, source):
     content = b"the cat\n\xff\nthe dog\n"
     (tmp_path / "text").write_bytes(content)
     type_in(monkeypatch, content)
     file = str(tmp_path / "text") if source == "file" else "-"
-    assert main([command, "--file", file, "--model", str(checkpoint), "--batch-size", "1"]) == 1
+    assert main([command, "--file", file, "--model", str(checkpoint)]) == 1
     output, error = capsys.readouterr()
     assert "is not UTF-8: byte 0xff in line 2" in error and (source == "standard input" or file in error)
     assert "cat" in output and "dog" not in output

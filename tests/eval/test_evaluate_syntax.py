@@ -186,18 +186,8 @@ def test_a_dataset_has_one_configuration_per_paradigm(monkeypatch):
 @pytest.mark.parametrize(
     ("test", "name", "content", "message"),
     [
-        (
-            "--marvin-linzen",
-            "simple_agrmt.tsv",
-            b"sing\tthe author laughs\n",
-            "the file has 2 columns",
-        ),
-        (
-            "--marvin-linzen",
-            "agreement.tsv",
-            SIMPLE.encode(),
-            "agreement is not one of Marvin & Linzen",
-        ),
+        ("--marvin-linzen", "simple_agrmt.tsv", b"sing\tthe author laughs\n", "the file has 2 columns"),
+        ("--marvin-linzen", "agreement.tsv", SIMPLE.encode(), "agreement is not one of Marvin & Linzen"),
         ("--marvin-linzen", "simple_agrmt.txt", SIMPLE.encode(), "has no files that end in .tsv or .tsv.gz"),
         ("--marvin-linzen", "simple_agrmt.tsv.gz", gzip.compress(SIMPLE.encode(), mtime=0)[:-9], "agrmt.tsv.gz: "),
         ("--blimp", "wh_island.jsonl", json.dumps(BLIMP).encode(), "has no column 'sentence_good'"),

@@ -53,6 +53,8 @@ def test_confusion_counts_the_pairs(columns):
         ((["<"], [">"], []), "zip"),
         ((["<", "?"], ["<", ">"], [1, 1]), r"prediction 1 must be one of .*, not '\?'"),
         ((["<"], [5], [1]), "reference 0 must be one of .*, not 5"),
+        ((["<"], [">"], [-1]), "integers of at least 0"),
+        ((["<"], [">"], [1.5]), "integers of at least 0"),
     ],
 )
 def test_invalid_columns_are_refused(columns, message):

@@ -34,7 +34,7 @@ def test_syntactic_distances_are_the_forget_distances_of_the_parse_layer(model, 
 def test_a_number_of_layers_out_of_range_is_refused(model, input_ids, num_layers):
     with pytest.raises(ValueError, match=f"num_layers must be an integer from 1 to 3, not {num_layers}"):
         model.model(input_ids, num_layers=num_layers)
-    with pytest.raises(ValueError, match="num_layers must be an integer"):
+    with pytest.raises(ValueError, match=f"layer {num_layers - 1} does not exist: layers are 0 to 2"):
         model.syntactic_distances(input_ids, layer=num_layers - 1)
 
 

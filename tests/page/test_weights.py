@@ -119,6 +119,8 @@ def test_sensitive_rows_have_finer_steps_within_the_target_size(tmp_path, monkey
         write_weights(model, tmp_path / "weights.bin")
         return (tmp_path / "weights.bin").stat().st_size
 
+    with pytest.raises(ValueError, match="precision must be int8 or float32, not 'x'"):
+        write_weights(model, tmp_path / "weights.bin", "x")
     num_weights = sum(tensor.numel() for tensor in page_tensors(model).values() if tensor.dim() > 1)
     coarsest, finest = write(0, 0), write(9, 9)
     for bytes_per_weight in (1.3, 1.5):

@@ -30,8 +30,9 @@ def test_different_sentences_are_refused():
     first, second = InducedTree.from_bracket("((a b) c)"), InducedTree.from_bracket("((a b) d)")
     with pytest.raises(ValueError, match="sentence 1 have different words"):
         tree_agreement([[first, first], [first, second]])
-    with pytest.raises(ValueError, match="zip"):
-        tree_agreement([[first], [first, first]])
+    for parsers, message in (([[first], [first, first]], "zip"), ([[], []], "at least one sentence")):
+        with pytest.raises(ValueError, match=message):
+            tree_agreement(parsers)
 
 
 def test_mean_agreement_excludes_the_parser_itself():

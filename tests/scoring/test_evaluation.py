@@ -6,11 +6,7 @@ import torch
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
 from onlstm_hf.scoring.sentences import score_encoded, score_sentences
-from onlstm_hf.scoring.stream import (
-    StreamScore,
-    encode_sentence_stream,
-    stream_log_likelihood,
-)
+from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream, stream_log_likelihood
 from tests.helpers.log_probabilities import sequence_log_probability, token_log_probabilities
 from tests.helpers.tiny_models import KINDS
 
@@ -82,6 +78,9 @@ def test_nan_weights_are_reported_at_the_first_chunk(model, stream, monkeypatch)
 def test_invalid_streams_are_refused(model, input_ids, message):
     with pytest.raises(ValueError, match=message):
         stream_log_likelihood(model, input_ids)
+    for option in ("batch_size", "chunk_length"):
+        with pytest.raises(ValueError, match=f"{option}.* must be at least 1, not"):
+            stream_log_likelihood(model, [1], **{option: 0})
 
 
 def test_a_model_without_eos_is_refused(model, stream):

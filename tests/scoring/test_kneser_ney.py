@@ -85,6 +85,12 @@ def test_a_text_may_end_without_eos():
     assert np.isfinite(found).all() and found[0] > found[1]
 
 
+@pytest.mark.parametrize("text, order", [([], 2), ([1, EOS], 0), ([VOCAB_SIZE, EOS], 2), ([-1, EOS], 2)])
+def test_bad_input_is_refused(text, order):
+    with pytest.raises(ValueError, match="need a text, and an order|outside the vocabulary"):
+        KneserNeyNGrams(text, VOCAB_SIZE, EOS, order)
+
+
 def test_perplexity_of_the_penn_treebank_is_the_published_one(shared_dir):
     ids = {"<eos>": EOS}
     texts = {}

@@ -10,6 +10,9 @@ EXPRESSIONS = list(map(read_expression, ["7", "[MAX 2 9 ]", "[MIN [MAX 1 5 ] 3 0
 
 
 def test_accuracy_by_depth_and_length():
+    for predictions in ([], ["1"], ["1", "2", "3", "x"]):
+        with pytest.raises(ValueError, match="prediction|zip"):
+            score_listops(predictions, EXPRESSIONS)
     scores = score_listops(["7", "9", "3", "1"], EXPRESSIONS)
     assert json.loads(json.dumps(scores)) == scores
     assert (scores["accuracy"], scores["num_expressions"]) == (0.5, 4)

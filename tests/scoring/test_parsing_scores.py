@@ -78,6 +78,8 @@ def test_scores_by_length():
     found = [(group.min_words, group.max_words, group.num_sentences) for group in groups]
     assert found == [(1, 10, 3), (11, 20, 2), (41, None, 1)]
     assert groups[0].sentence_f1 == pytest.approx(score_parses(predicted[:3], gold[:3]).sentence_f1)
+    with pytest.raises(ValueError, match="length_limits must increase"):
+        score_parses(predicted, gold, length_limits=(20, 10))
     (group,) = score_parses(predicted, gold, length_limits=()).by_length
     assert (group.max_words, group.num_sentences) == (None, 6)
 
@@ -155,8 +157,8 @@ def test_dictionary_is_json_ready_and_complete():
 @pytest.mark.parametrize(
     ("predicted", "gold", "message"),
     [
-        ([], [], "nothing to score"),
-        ([GOLD], [GOLD, GOLD], "not one predicted tree per gold tree: got 1 for 2"),
+        ([], [], "got 0 for 0"),
+        ([GOLD], [GOLD, GOLD], "one predicted tree per gold tree is needed, got 1 for 2"),
         ([GOLD, GOLD], [GOLD, "(S (X a))"], "gold tree 1 is a str; read it with GoldTree.from_bracket"),
         ([["the", "old"]], [GOLD], "sentence 0: word 2 is predicted '', gold 'cat', of 2 and 6 words"),
         ([GOLD, list("abc")], [GOLD, GoldTree(tuple("abd"), ())], "sentence 1: word 2 is predicted 'c', gold 'd'"),

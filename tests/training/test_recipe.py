@@ -123,6 +123,7 @@ def test_an_invalid_or_missing_recipe_file_is_refused(tmp_path, content, message
         ("--resume perhaps", "--resume"),
         ("--model.hidden_size", "hidden_size: expected one argument"),
         ("--model.layer_sizes [60,40", r"--model.layer_sizes: \[60,40 is no YAML"),
+        ("--model {}", "one by one"),
         ("--model.hidden_size --seed 3", "hidden_size: expected one argument"),
         ("--dataset toy", "either dataset or train_files"),
         ("--gold_tree_column tree", "needs a dataset"),

@@ -179,7 +179,7 @@ def test_text_too_short_for_a_batch_is_refused(tokenizer):
     with pytest.raises(ValueError, match="too short for a batch of 50 rows"):
         texts = partial(encode_lines, LINES[:4], tokenizer, "text")
         next(StreamedTextBatches(texts, tokenizer.eos_token_id, 50, ChunkLengths(8, False, seed=0)).batches(0))
-    with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
+    with pytest.raises(ValueError, match="1 training sentences are too few for a batch of 2"):
         SentenceBatches(as_text([[3, EOS]]), EOS, ProcessShard(2), 10, seed=0)
     with pytest.raises(ValueError, match="the training text is empty"):
         encode_text(["", "  "], tokenizer, "text", "training")

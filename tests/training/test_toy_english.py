@@ -34,6 +34,8 @@ def test_every_symbol_of_the_grammar_is_defined_and_used():
 def test_impossible_requests_are_refused_and_end(monkeypatch):
     with pytest.raises(ValueError, match="found only 0 different sentences of 3 to 2 words"):
         generate_toy_treebank(1, max_words=2)
+    with pytest.raises(ValueError, match="each split needs a sentence"):
+        toy_english.write_toy_corpus("no-such-folder", num_train=0)
     monkeypatch.setattr(toy_english, "GRAMMAR", {"S": {"NNP V-sleep.n PP": 1}, "PP": {"TO NNP": 1}})
     with pytest.raises(ValueError, match=f"found only {4 * 12 * 4} different sentences"):
         generate_toy_treebank(1000)

@@ -462,7 +462,7 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
         ("--model.hidden_size many", "hidden_size must be"),
         ("--model.input_dropout many", "input_dropout"),
         ("--model.chunk_size 5", "chunk_size=5 must divide"),
-        ("--model.vocab_size 5", "the model's vocabulary 5"),
+        ("--model.vocab_size 5", "it has 17 tokens, the model 5"),
         ("--model_type nonsense", 'type "nonsense" cannot be .* one of onlstm, prpn, rnn, or one of --model_code'),
         ("--model_type gpt2", 'models of type "gpt2" cannot be trained here'),
         ("--model_code wrong.py", r"(?s)model_code wrong.py cannot be run: .*wrong.py\", line 2.*SyntaxError"),
@@ -479,6 +479,8 @@ def test_a_run_shorter_than_its_warm_up_prints_a_warning(project, capsys):
         ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
         ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
         ("--init_from partial", "lacks weights: lm_head.bias"),
+        ("--init_from nan --tokenizer foreign", "nan contain NaN or infinity"),
+        ("--init_from foreign --tokenizer other", "different ids of <eos>"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):
@@ -496,6 +498,10 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
         weights = load_file("partial/model.safetensors")
         del weights["lm_head.bias"]
         save_file(weights, "partial/model.safetensors", metadata={"format": "pt"})
+        model = KINDS["onlstm"].make(vocab_size=11, eos_token_id=0)
+        torch.nn.init.constant_(model.lm_head.bias, math.nan)
+        model.save_pretrained("nan")
+        build_word_tokenizer(vocabulary=["the", "<unk>", "<eos>", "<pad>"]).save_pretrained("other")
         build_word_tokenizer([" ".join(WORDS)]).save_pretrained("bigger")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         train("run", *NT_ASGD, *options.split())

@@ -286,7 +286,9 @@ def test_presets_and_overrides_replace_the_preprocessing_of_the_model():
         preprocessing_of(None, {"colour": 1})
 
 
-@pytest.mark.parametrize("fields", [{"dropped_tags": "PUNCT"}, {"digits": "words"}])
+@pytest.mark.parametrize(
+    "fields", [{"dropped_tags": "PUNCT"}, {"digits": "words"}, {"lowercase": "no"}, {"function_tag_separators": 3}]
+)
 def test_invalid_values_are_refused_instead_of_dropping_words(fields):
-    with pytest.raises(ValueError, match=f"{next(iter(fields))} must be"):
+    with pytest.raises(ValueError, match=f"{next(iter(fields))} (must be|a string)"):
         preprocessing_of(None, fields)

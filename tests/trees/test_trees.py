@@ -133,6 +133,13 @@ def test_trees_that_a_rule_cannot_make_have_no_distances():
         distances_of_tree(tree, "left")
 
 
+def test_a_list_that_contains_itself_is_refused_but_not_a_repeated_list():
+    assert InducedTree.from_nested([nested := ["a"], nested]).words == ("a", "a")
+    nested.append([nested])
+    with pytest.raises(ValueError, match="contains itself"):
+        InducedTree.from_nested(nested)
+
+
 @given(NESTED)
 def test_nested_lists_round_trip(nested):
     tree = InducedTree.from_nested(nested)

@@ -29,6 +29,13 @@ def test_a_closed_standard_output_is_an_error(capsys, monkeypatch):
     assert "standard output is closed" in capsys.readouterr().err
 
 
+def test_messages_do_not_go_to_standard_output_if_standard_error_is_closed(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run_program("score.py", lambda: print("a message", file=sys.stderr)) == 0
+    sys.stderr.close()
+    assert capsys.readouterr().out == ""
+
+
 def test_success_gives_0_and_programming_errors_are_raised(capsys):
     assert run_program("score.py", lambda: print("done")) == 0
     assert capsys.readouterr().out == "done\n"

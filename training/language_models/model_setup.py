@@ -65,6 +65,8 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
         model = AutoModelForCausalLM.from_config(build_config(arguments, vocab_size=num_ids, **special_ids))
     else:
         model = _load_checkpoint(arguments.init_from, build_config(arguments))
+        if model.config.eos_token_id != tokenizer.eos_token_id:
+            raise ValueError(f"the tokenizer and the checkpoint {arguments.init_from} have different ids of <eos>")
     check_tokenizer(tokenizer, model.config)
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     return model
@@ -92,6 +94,8 @@ def _load_checkpoint(folder: str, config: PreTrainedConfig) -> PreTrainedModel:
         )
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(missing)}")
+    if not all(weight.isfinite().all() for weight in model.parameters()):
+        raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
     if isinstance(config, AWDLSTMConfig) and config.weight_dropout != saved_config.weight_dropout:
         scale = drop_connect_scale(saved_config.weight_dropout, config.weight_dropout)
         for layer in model.base_model.layers:

@@ -283,9 +283,7 @@ class SentenceBatches:
 
     def __init__(self, text: EncodedText, eos_token_id: int, shard: ProcessShard, max_length: int, seed: int):
         if len(text.ends) < shard.num_rows:
-            raise ValueError(
-                f"the training text has {len(text.ends)} sentences, too few for a batch of {shard.num_rows}"
-            )
+            raise ValueError(f"{len(text.ends)} training sentences are too few for a batch of {shard.num_rows}")
         self.text = text
         self.lengths = text.ends.diff(prepend=text.ends.new_zeros(1))
         self.eos_token_id, self.shard, self.max_length, self.seed = eos_token_id, shard, max_length, seed
