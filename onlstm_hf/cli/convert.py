@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..utils.files import check_writable, written_folder
+from .options import add_number
 
 HELP = "convert a checkpoint of the authors' code"
 DESCRIPTION = """\
@@ -27,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="--wdrop in the training of an ON-LSTM, which a state dict does not contain (default: 0.45)",
     )
+    add_number(parser, "--num-slots", "memory slots of a PRPN, for a state dict (default: 15)")
+    resolution = "resolution of a PRPN's distances, for a state dict (default: 0.1)"
+    parser.add_argument("--resolution", type=float, metavar="R", help=resolution)
+    hard = "whether a PRPN has piecewise linear gates, for a state dict (default: --hard)"
+    parser.add_argument("--hard", action=argparse.BooleanOptionalAction, help=hard)
     parser.add_argument(
         "--vocab-from",
         nargs="+",
@@ -41,7 +47,8 @@ def run(options: argparse.Namespace) -> None:
 
     out = Path(options.out)
     check_writable(out, is_new=True)
-    settings = {} if options.weight_dropout is None else {"weight_dropout": options.weight_dropout}
+    settings = {name: getattr(options, name) for name in ("weight_dropout", "num_slots", "resolution", "hard")}
+    settings = {name: value for name, value in settings.items() if value is not None}
     model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **settings)
     with written_folder(out) as folder, quiet_transformers():
         model.save_pretrained(folder)

@@ -14,7 +14,7 @@ from ..trees.drawing import FIGURE_ENDINGS, save_figure, tree_to_text
 from ..trees.induced_tree import InducedTree
 from ..utils.files import check_writable, written_file, written_folder
 from ..utils.iteration import progress_bar
-from .options import add_choice, add_tree_options
+from .options import add_choice, add_number, add_tree_options
 from .sentences import Sentence, UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
 
 BATCHES_AT_A_TIME = 8
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hard = "same as --branching-bias ranges"
     parser.add_argument("--hard", action="store_const", dest="branching_bias", const="ranges", help=hard)
     add_choice(parser, "--units", ["words", "tokens"], "leaves of the trees: words, or the tokenizer's tokens")
+    add_number(parser, "--max-length", "read at most N tokens at a time, which saves memory; the trees are the same")
     parser.add_argument("--output", metavar="PATH", help="new file or folder of pictures, instead of standard output")
 
 
@@ -65,7 +66,8 @@ def run(options: argparse.Namespace) -> None:
     sentences = read_sentences(options)
     path = None if options.output is None else Path(options.output)
     check_writable(path, is_new=True)
-    parse_options = {name: getattr(options, name) for name in ("layer", "branching_bias", "punctuation", "units")}
+    names = ("layer", "branching_bias", "punctuation", "units", "max_length")
+    parse_options = {name: getattr(options, name) for name in names}
     if options.format == "svg":
         _draw(options, sentences, path, parse_options)
         return

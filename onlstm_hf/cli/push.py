@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repository", metavar="USER/NAME", help="repository; created if it does not exist")
     parser.add_argument("--private", action="store_true", help="create, or require, a private repository")
     parser.add_argument("--revision", metavar="BRANCH", help="branch; created if it does not exist (default: main)")
+    parser.add_argument("--token", help="token with write access (default: HF_TOKEN, or that of `hf auth login`)")
     parser.add_argument("--results", metavar="FILE", help="results.json of the training, if it is not in the folder")
     parser.add_argument("--dataset", action="store_true", help="FOLDER has .parquet or .jsonl files and a README.md")
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from ..hub.push import push_dataset, push_model
 
-    arguments = {name: getattr(options, name) for name in ("folder", "repository", "private", "revision")}
+    arguments = {name: getattr(options, name) for name in ("folder", "repository", "private", "revision", "token")}
     if options.dataset and options.results:
         raise ValueError("--results belongs to a model, not to a dataset")
     print(push_dataset(**arguments) if options.dataset else push_model(**arguments, results=options.results))

@@ -171,10 +171,7 @@ def _build_tokenizer(files: Sequence[str | os.PathLike], vocab_size: int) -> Pre
             f"included), the model {vocab_size}; give its training files in the authors' order: train, valid, test"
         )
     if "<unk>" not in words:
-        raise ValueError(
-            "the text has no <unk>, so the model has no vector for unknown words, which a tokenizer needs; convert "
-            "without the text"
-        )
+        raise ValueError("the text has no <unk>, which a tokenizer needs for unknown words; convert without the text")
     is_treebank_text = {"N", "n't"}.issubset(words)
     rule = {"split": "treebank", "lowercase": True, "digits_to_n": True, "drop_punctuation": True}
     return build_word_tokenizer(

@@ -200,8 +200,7 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
     if model.auto_class_name == "AutoModelForSequenceClassification":
         if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
             raise ValueError(
-                f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: replace it with one that "
-                "does (build_word_tokenizer with token_type_ids=True)"
+                f"the tokenizer of {checkpoint} does not tell two texts apart: it needs token_type_ids=True"
             )
         texts = PAIR if model.takes_pairs else PAIR[:1]
         with torch.no_grad():

@@ -108,8 +108,6 @@ def _push(
         raise
     except Exception as error:  # from several libraries
         reason = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
-        raise OSError(
-            f"the upload to {repository} did not succeed: {str(reason).rstrip('.')}. Push again; nothing is committed "
-            "twice"
-        ) from error
+        reason = str(reason).rstrip(".")
+        raise OSError(f"the upload to {repository} did not succeed: {reason}. Push again, which is safe") from error
     return commit.commit_url

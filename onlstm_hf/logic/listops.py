@@ -92,10 +92,8 @@ def read_expression(text: str) -> ListOpsExpression:
         elif token in VALUES:
             value = int(token)
         else:
-            raise ValueError(
-                f"token {position + 1}, {token!r}, must be a digit, one of {' '.join(OPERATIONS)}, or a {END} that "
-                "closes a list with a value"
-            )
+            expected = f"a digit, one of {' '.join(OPERATIONS)}, or a {END} that closes a list with a value"
+            raise ValueError(f"token {position + 1}, {token!r}, must be {expected}")
         if open_lists:
             start, arguments = open_lists[-1]
             arguments.append(value)

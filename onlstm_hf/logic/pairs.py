@@ -30,10 +30,8 @@ def _read_pairs(path: Path) -> Iterator[LogicPair]:
     for number, line in enumerate(read_text_file(path), start=1):
         columns = line.split("\t")
         if len(columns) != 3 or columns[0] not in RELATIONS:
-            raise ValueError(
-                f"{path}, line {number}: expected `relation TAB left TAB right` with a relation of "
-                f"{' '.join(RELATIONS)}, not {line!r}"
-            )
+            expected = f"`relation TAB left TAB right` with a relation of {' '.join(RELATIONS)}"
+            raise ValueError(f"{path}, line {number}: expected {expected}, not {line!r}")
         yield LogicPair(*columns)
 
 

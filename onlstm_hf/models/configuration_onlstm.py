@@ -64,10 +64,7 @@ class AWDLSTMConfig(RecurrentConfig):
         if not all(isinstance(size, int) and size > 0 for size in self.layer_sizes):
             raise ValueError(f"layer_sizes must be positive integers, not {self.layer_sizes}")
         if len(self.layer_sizes) > 1 and self.layer_sizes[0] != self.hidden_size:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}, whose first layer has "
-                f"{self.layer_sizes[0]} units: give one of the two, or the same number in both"
-            )
+            raise ValueError(f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}: give one")
         needs_size = self.tie_word_embeddings and self.num_softmaxes == 1
         if needs_size and self.layer_sizes[-1] != self.embedding_size:
             raise ValueError(
@@ -75,6 +72,14 @@ class AWDLSTMConfig(RecurrentConfig):
                 f"{self.layer_sizes[-1]}; change layer_sizes, set tie_word_embeddings=False, or mix softmaxes "
                 "(num_softmaxes), which read a last layer of any size"
             )
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        """Extends the base class: `layer_sizes` decide over the `hidden_size` of a file, as old files have both."""
+        sizes = kwargs.get("layer_sizes", config_dict.get("layer_sizes"))
+        if sizes and len(sizes) > 1 and "hidden_size" not in kwargs:
+            config_dict = {**config_dict, "hidden_size": sizes[0]}
+        return super().from_dict(config_dict, **kwargs)
 
 
 class ONLSTMConfig(AWDLSTMConfig):
@@ -88,7 +93,12 @@ class ONLSTMConfig(AWDLSTMConfig):
             the equations it never writes its cell state.
         parse_layer (`int`, defaults to 1): Layer, counted from 0, whose forget distances define the trees.
 
-    All other fields: see `AWDLSTMConfig` and `RecurrentConfig`.
+    Fields of `AWDLSTMConfig`, described there: `embedding_size`, `hidden_size`, `num_hidden_layers`, `layer_sizes`,
+    `embedding_dropout`, `input_dropout`, `hidden_dropout`, `output_dropout`, `weight_dropout`, `classifier_dropout`,
+    `activation_regularization`, `temporal_activation_regularization`, `initializer_range`.
+
+    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
+    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
 
     Example:
 

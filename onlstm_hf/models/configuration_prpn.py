@@ -39,7 +39,8 @@ class PRPNConfig(RecurrentConfig):
             ("- Predict Net Attention").
         initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
 
-    All other fields: see `RecurrentConfig`.
+    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
+    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
     """
 
     model_type = "prpn"

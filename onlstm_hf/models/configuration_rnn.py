@@ -18,7 +18,12 @@ class RNNConfig(AWDLSTMConfig):
         output_dropout (`float`, defaults to 0.4): Locked dropout of the last layer's output.
         weight_dropout (`float`, defaults to 0.5): Drop-connect on the hidden-to-hidden weights.
 
-    All other fields: see `AWDLSTMConfig` and `RecurrentConfig`.
+    Fields of `AWDLSTMConfig`, described there: `embedding_size`, `hidden_size`, `num_hidden_layers`, `layer_sizes`,
+    `embedding_dropout`, `hidden_dropout`, `classifier_dropout`, `activation_regularization`,
+    `temporal_activation_regularization`, `initializer_range`.
+
+    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
+    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
     """
 
     model_type = "rnn"

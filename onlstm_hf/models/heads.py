@@ -227,10 +227,7 @@ def check_single_sequences(
     if input_ids is not None:
         model.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
     if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
-        raise ValueError(
-            f"{type(model).__name__} classifies single sequences, and this is a pair: use a class named "
-            "ForSequencePairClassification"
-        )
+        raise ValueError(f"{type(model).__name__} takes no pairs: use its class ForSequencePairClassification")
 
 
 def class_loss(model: PreTrainedModel, labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
@@ -252,10 +249,8 @@ class PairClassifier(nn.Module):
 
     def __init__(self, size: int, config: RecurrentConfig):
         if config.problem_type not in (None, "single_label_classification") or config.num_labels < 2:
-            raise ValueError(
-                "a classifier of pairs gives each pair one of two labels or more, not "
-                f"problem_type={config.problem_type!r} with num_labels={config.num_labels}"
-            )
+            given = f"problem_type={config.problem_type!r} with num_labels={config.num_labels}"
+            raise ValueError(f"a classifier of pairs gives each pair one of two labels or more, not {given}")
         super().__init__()
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.hidden = nn.Linear(4 * size, size)
@@ -302,10 +297,8 @@ def stacked_sides(
     if input_ids is None or input_ids_pair is None:
         raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or joined pairs and token_type_ids")
     if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or input_ids.shape[0] != input_ids_pair.shape[0]:
-        raise ValueError(
-            "input_ids and input_ids_pair must be [batch_size, sequence_length] with the same batch_size, not "
-            f"{list(input_ids.shape)} and {list(input_ids_pair.shape)}"
-        )
+        shapes = f"{list(input_ids.shape)} and {list(input_ids_pair.shape)}"
+        raise ValueError(f"input_ids and input_ids_pair must be [batch_size, length] of one batch_size, not {shapes}")
     sides = (input_ids, attention_mask), (input_ids_pair, attention_mask_pair)
     length = max(ids.shape[1] for ids, _ in sides)
     all_ids, all_masks = [], []

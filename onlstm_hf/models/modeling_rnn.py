@@ -376,10 +376,7 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
 
     def parse(self, *args, **kwargs):
         """Raises a `ValueError`, as these networks have no syntactic distances."""
-        raise ValueError(
-            f'this model induces no trees: a recurrent network of cell_type "{self.config.cell_type}" has no '
-            "syntactic distances; parse with an ON-LSTM or a PRPN"
-        )
+        raise ValueError(f"this model induces no trees ({self.config.cell_type}): parse with an ON-LSTM or a PRPN")
 
     syntactic_distances = sentence_distances = parse_layers = parse_by_layer = draw_distances = parse
 

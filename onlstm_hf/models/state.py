@@ -309,10 +309,8 @@ def check_inputs(
     if unknown.get("output_attentions") is False:
         del unknown["output_attentions"]
     if unknown:
-        raise ValueError(
-            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has no position ids or key-value "
-            "cache; give earlier context as `state`"
-        )
+        hint = "it has no position ids or key-value cache; give earlier context as `state`"
+        raise ValueError(f"{type(model).__name__} takes no argument {', '.join(unknown)}: {hint}")
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")
     vocab_size, size = model.embeddings.weight.shape
@@ -332,10 +330,8 @@ def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
         return
     outside = ids[(ids < 0) | (ids >= vocab_size)]
     if outside.numel():
-        raise ValueError(
-            f"{name} hold the id {outside[0]}, which is outside the vocabulary of {vocab_size}: does the tokenizer "
-            "belong to this model?"
-        )
+        hint = "does the tokenizer belong to this model?"
+        raise ValueError(f"{name} hold the id {outside[0]}, which is outside the vocabulary of {vocab_size}: {hint}")
 
 
 def real_tokens(attention_mask: torch.Tensor | None, inputs: torch.Tensor) -> torch.Tensor | None:

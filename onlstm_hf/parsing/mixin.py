@@ -232,10 +232,8 @@ class ParsingMixin:
         is_list = isinstance(sentence, list | tuple)
         is_ids = is_list and all(isinstance(item, int) and not isinstance(item, bool) for item in sentence)
         if not (isinstance(sentence, str) or is_ids or (is_list and all(isinstance(item, str) for item in sentence))):
-            raise ValueError(
-                "a sentence must be a string, a list of words, or a list of integer token ids, not "
-                f"{type(sentence).__name__} {str(sentence)[:60]}"
-            )
+            given = f"{type(sentence).__name__} {str(sentence)[:60]}"
+            raise ValueError(f"a sentence must be a string, a list of words, or a list of integer ids, not {given}")
         if is_ids:
             input_ids = _strip_special_tokens(sentence, self.config, tokenizer)
         elif tokenizer is None:

@@ -94,10 +94,7 @@ def build_word_tokenizer(
     if min_count < 1:
         raise ValueError(f"min_count must be at least 1, got {min_count}")
     if vocab_size is not None and vocab_size <= len(special_tokens):
-        raise ValueError(
-            f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
-            f"({' '.join(special_tokens)}), to leave room for words"
-        )
+        raise ValueError(f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)} to leave room for words")
     backend = Tokenizer(models.WordLevel())
     backend.normalizer = word_normalizer(split, lowercase, digits_to_n, drop_punctuation)
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)
@@ -207,8 +204,7 @@ def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> 
         text = item.get(text_column) if isinstance(item, Mapping) else item
         if not isinstance(text, str):
             raise ValueError(
-                f"the source must give strings, paths, or rows with text in the column {text_column!r}, not "
-                f"{str(item)[:200]}"
+                f"expected strings, paths, or rows with text in the column {text_column!r}, not {item!s:.99}"
             )
         yield text
 

@@ -43,15 +43,19 @@ class InducedTree:
     unknown: tuple[bool, ...] | None = field(default=None, compare=False)
 
     @classmethod
-    def from_spans(cls, words: Sequence[str], spans: Iterable[tuple[int, int]]) -> InducedTree:
+    def from_spans(
+        cls, words: Sequence[str], spans: Iterable[tuple[int, int]], distances: Sequence[float] | None = None
+    ) -> InducedTree:
         """Builds the tree with the given constituents, half-open pairs of word indices `(start, end)` in any order.
 
-        The whole sentence is added. Repeated spans and spans of one word change nothing.
+        The whole sentence is added. Repeated spans and spans of one word change nothing. `distances` are stored.
 
         Raises:
-            ValueError: for spans outside the sentence, and for spans that cross.
+            ValueError: for spans outside the sentence, spans that cross, and a wrong number of distances.
         """
         words = as_words(words)
+        if distances is not None and len(distances) != len(words):
+            raise ValueError(f"expected one distance per word, got {len(distances)} for {len(words)} words")
         constituents = {(operator.index(start), operator.index(end)) for start, end in spans}
         if words:
             constituents.add((0, len(words)))
@@ -68,7 +72,7 @@ class InducedTree:
             if end - start > 1:
                 bracket_counts[start] += 1
                 bracket_counts[end - 1] -= 1
-        return cls(words, tuple(bracket_counts))
+        return cls(words, tuple(bracket_counts), None if distances is None else tuple(distances))
 
     @classmethod
     def from_nested(cls, nested: str | Sequence) -> InducedTree:

@@ -76,8 +76,15 @@ class Preprocessing:
         return text[: min((position for position in separators if position > 0), default=len(text))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns JSON values, which `preprocessing_of` reads."""
+        """Returns JSON values."""
         return asdict(self) | {"dropped_tags": sorted(self.dropped_tags)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
+        """Reverses `to_dict`. Missing fields follow the papers' protocol; unknown ones raise a `ValueError`."""
+        if unknown := sorted(set(values) - {item.name for item in fields(cls)}):
+            raise ValueError(f"the preprocessing of a treebank has no {', '.join(unknown)}")
+        return cls(**values)
 
 
 # Keeps every leaf as a word, and words and labels unchanged.
@@ -107,9 +114,7 @@ def preprocessing_of(
         raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")
     values = dict(of_model or {}) if preset is None else PRESETS[preset].to_dict()
     values |= {name: value for name, value in overrides.items() if value is not None}
-    if unknown := sorted(set(values) - {item.name for item in fields(Preprocessing)}):
-        raise ValueError(f"the preprocessing of a treebank has no {', '.join(unknown)}")
-    return Preprocessing(**values)
+    return Preprocessing.from_dict(values)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import convert_original_state_dict
 from tests.helpers.command_line import WORDS
@@ -54,6 +54,16 @@ def test_a_full_checkpoint_of_the_authors_code_is_converted(run, tmp_path, vocab
     config = AutoModelForCausalLM.from_pretrained(tmp_path / "out").config
     assert {option: getattr(config, option) for option in expected} == expected
     assert run("parse", "the cat", "--model", tmp_path / "out") == "(the cat)\n"
+
+
+def test_settings_that_a_prpn_state_dict_lacks_can_be_given(run, error_of, tmp_path, source):
+    torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
+    given = ["--num-slots", 4, "--resolution", 0.25, "--no-hard"]
+    for name, flags, values in (("defaults", [], (15, 0.1, True)), ("given", given, (4, 0.25, False))):
+        run("convert", tmp_path / "weights.pt", tmp_path / name, *flags)
+        config = AutoConfig.from_pretrained(tmp_path / name)
+        assert (config.num_slots, config.resolution, config.hard) == values
+    assert 'type "onlstm", which has no num_slots' in error_of("convert", source, tmp_path / "out", "--num-slots", 4)
 
 
 def test_a_failed_conversion_leaves_no_files(error_of, tmp_path, source, vocabulary_files, monkeypatch):

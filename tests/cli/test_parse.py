@@ -18,7 +18,7 @@ from tests.helpers.tiny_models import MODEL_TYPES
 
 def test_parse_writes_the_trees_of_the_model_in_input_order(run, checkpoint, model, tokenizer):
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
-    for options in ([], ["--batch-size", 2]):
+    for options in ([], ["--batch-size", 2], ["--max-length", 3]):
         assert run("parse", *TEXT, "--model", checkpoint, *options).splitlines() == expected
 
 

@@ -34,12 +34,15 @@ def instruction_set(request, monkeypatch):
     use_instruction_set(OPERATOR, request.param, monkeypatch)
 
 
-def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2, 3)):
+def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2, 3), **options):
     """Compares outputs, and gradients relative to the largest one."""
     double = in_float64(problem)
-    outputs, expected = ordered_neurons(*problem, "native"), ordered_neurons(*double, "reference")
+    outputs, expected = (
+        ordered_neurons(*tensors, path, **options) for tensors, path in ((problem, "native"), (double, "reference"))
+    )
     torch.testing.assert_close(outputs, expected, rtol=0, atol=tolerance, check_dtype=False)
-    for ours, theirs in zip(gradients(problem, "native", used), gradients(double, "reference", used), strict=True):
+    found, expected = gradients(problem, "native", used, **options), gradients(double, "reference", used, **options)
+    for ours, theirs in zip(found, expected, strict=True):
         assert ours.shape == theirs.shape
         assert (ours - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
     assert_unchanged(problem, double)
@@ -49,7 +52,9 @@ def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2,
 @STATES
 @PADDINGS
 def test_values_and_gradients_equal_the_reference(instruction_set, shape, state, padding):
-    assert_near_the_reference(make_problem(*shape, torch.float32, state, padding), 5e-6)
+    problem = make_problem(*shape, torch.float32, state, padding)
+    for kept in (None, torch.rand(problem.recurrent_weight.shape) < 0.5):
+        assert_near_the_reference(problem, 5e-6, recurrent_scale=0.8, recurrent_mask=kept)
 
 
 @built
@@ -88,20 +93,6 @@ def test_bfloat16_products_only_lose_their_rounding(instruction_set, shape, padd
     torch.testing.assert_close(outputs, exact[0], rtol=0, atol=0.02, check_dtype=False)
     for ours, theirs in zip(actual_gradients, exact[1], strict=True):
         assert (ours.double() - theirs).abs().max() <= 0.03 * theirs.abs().max() + 1e-3
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_mask_of_the_recurrent_weight_equals_the_reference(instruction_set, shape, precision):
-    problem = make_problem(*shape, torch.float32)
-    options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
-    double = in_float64(problem)
-    expected = (*ordered_neurons(*double, "reference", **options), *gradients(double, "reference", **options))
-    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-        ours = (*ordered_neurons(*problem, "native", **options), *gradients(problem, "native", **options))
-    tolerance = 5e-6 if precision == torch.float32 else 0.03
-    for actual, wanted in zip(ours, expected, strict=True):
-        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
 
 
 @built

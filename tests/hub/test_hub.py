@@ -116,10 +116,10 @@ def test_a_pair_classifier_is_pushed_with_a_card_from_its_results(hub, tmp_path,
 def test_a_pair_classifier_with_a_wrong_tokenizer_or_wrong_results_is_refused(tmp_path):
     results = save_logic_run(tmp_path, "lstm")
     (tmp_path / "results.json").write_text(json.dumps({**results, "parameters": 5}))
-    with pytest.raises(ValueError, match="belong to another model: it had 5 parameters"):
+    with pytest.raises(ValueError, match="are of another model, with 5 parameters"):
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
     build_word_tokenizer(["( a ( and b ) )"]).save_pretrained(tmp_path / "best")
-    with pytest.raises(ValueError, match="does not tell the two texts of a pair apart"):
+    with pytest.raises(ValueError, match="does not tell two texts apart"):
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 
@@ -152,7 +152,7 @@ def test_a_branch_and_a_private_repository(hub, first, second):
 
 
 def test_pushing_privately_to_a_public_repository_is_refused(hub, shared, first, second):
-    with pytest.raises(ValueError, match="exists and is public"):
+    with pytest.raises(ValueError, match="is public: make it private"):
         push_model(second, shared, private=True)
     assert hub.files(shared) == contents(first)
 

@@ -82,7 +82,7 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         (
             ONLSTMConfig,
             {"hidden_size": 30, "layer_sizes": [20, 20, 400]},
-            r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\], whose first layer has 20",
+            r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\]: give one",
         ),
         (ONLSTMConfig, {"parse_layer": 3}, "parse_layer=3 does not exist: layers are 0 to 2"),
         (ONLSTMConfig, {"parse_layer": -1}, "parse_layer=-1 does not exist"),
@@ -159,18 +159,13 @@ def test_a_change_that_contradicts_the_file_is_refused(unusual_config, tmp_path,
 def test_consistent_changes_take_effect(unusual_config, tmp_path):
     unusual_config.save_pretrained(tmp_path)
     config, unused = AutoConfig.from_pretrained(
-        tmp_path,
-        hidden_size=24,
-        layer_sizes=[24, 16],
-        parse_layer=1,
-        use_cache=False,
-        unknown=3,
-        return_unused_kwargs=True,
+        tmp_path, layer_sizes=[24, 16], parse_layer=1, use_cache=False, unknown=3, return_unused_kwargs=True
     )
     assert (config.hidden_size, config.layer_sizes, config.parse_layer) == (24, [24, 16], 1)
     assert not config.use_cache and unused == {"unknown": 3}
     resized = ONLSTMConfig.from_pretrained(tmp_path, layer_sizes=None, hidden_size=20)
     assert resized.layer_sizes == [20, 12]
+    assert ONLSTMConfig.from_dict(unusual_config.to_dict() | {"hidden_size": 1150}).hidden_size == 8
 
 
 def test_the_configuration_of_another_kind_of_model_is_refused():

@@ -54,7 +54,7 @@ def test_hard_parsing_gives_the_constituents_of_the_dependency_ranges():
 def test_hard_parsing_and_branching_bias_exclude_each_other():
     model = make_model(eos_token_id=0)
     assert model.parse([1, 2, 3, 2], hard=True) == model.parse([1, 2, 3, 2], branching_bias="ranges")
-    with pytest.raises(ValueError, match="""hard=True is the branching_bias "ranges", not 'right'"""):
+    with pytest.raises(ValueError, match="""hard=True is branching_bias "ranges", not 'right'"""):
         model.parse([1, 2, 3], hard=True, branching_bias="right")
 
 
@@ -160,7 +160,7 @@ def test_distances_do_not_need_the_reading_network(side):
 def test_distances_refuse_the_state_of_another_batch_size():
     model, ids = make_model(), torch.tensor([[1, 2, 3]])
     _, state = model.syntactic_distances(ids.expand(2, -1))
-    with pytest.raises(ValueError, match="the state does not fit this model and batch"):
+    with pytest.raises(ValueError, match="the state does not fit the model or batch"):
         model.syntactic_distances(ids, state=state)
 
 

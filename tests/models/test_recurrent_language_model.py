@@ -67,7 +67,7 @@ def test_the_given_state_is_not_changed(model, input_ids):
     ids=["rows", "dimensions", "sizes", "layers"],
 )
 def test_an_invalid_state_is_refused(model, input_ids, spoil):
-    with pytest.raises(ValueError, match="the state does not fit this model and batch: expected tensors of shapes"):
+    with pytest.raises(ValueError, match="the state does not fit the model or batch: expected shapes"):
         model(input_ids, state=spoil(random_state(model, 3)))
 
 
@@ -91,8 +91,8 @@ IDS, EMBEDS = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3, 8)
         ({"input_ids": IDS[:, :0]}, "the input is empty"),
         ({"inputs_embeds": EMBEDS[:, :0]}, "the input is empty"),
         ({"input_ids": IDS[0]}, r"input_ids must be \[batch_size, sequence_length\]"),
-        ({"inputs_embeds": EMBEDS[..., 1:]}, r"inputs_embeds must be \[batch_size, sequence_length, 8\]"),
-        ({"inputs_embeds": EMBEDS[0]}, r"inputs_embeds must be \[batch_size, sequence_length, 8\]"),
+        ({"inputs_embeds": EMBEDS[..., 1:]}, r"inputs_embeds must be \[batch, length, 8\]"),
+        ({"inputs_embeds": EMBEDS[0]}, r"inputs_embeds must be \[batch, length, 8\]"),
         ({"input_ids": IDS * VOCAB_SIZE}, "input_ids hold the id 13, which is outside the vocabulary of 13"),
         ({"input_ids": -IDS}, "input_ids hold the id -1, which is outside the vocabulary of 13"),
         (

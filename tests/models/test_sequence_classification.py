@@ -89,7 +89,7 @@ def test_one_label_is_a_regression(kind):
 )
 def test_a_pair_is_refused(kind, pair):
     model = kind.make(kind.sequence_class)
-    with pytest.raises(ValueError, match="classifies single sequences, and this is a pair.*ForSequencePair"):
+    with pytest.raises(ValueError, match="takes no pairs: use its class ForSequencePair"):
         model(torch.tensor([[1, 2, 3]]), **pair)
 
 

@@ -283,7 +283,7 @@ def test_presets_and_overrides_replace_the_preprocessing_of_the_model():
     with pytest.raises(ValueError, match="unknown treebank preset 'xtb'; there are ptb, ctb, universal, plain"):
         preprocessing_of("xtb")
     with pytest.raises(ValueError, match="has no colour"):
-        preprocessing_of(None, {"colour": 1})
+        Preprocessing.from_dict({"colour": 1})
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,9 @@ def test_anything_but_nested_lists_of_words_is_refused(nested):
 def test_impossible_spans_are_refused(spans):
     with pytest.raises(ValueError, match="not a span|the spans .* cross"):
         InducedTree.from_spans(["a", "b", "c"], spans)
+    assert InducedTree.from_spans(["a"], [], [1]).distances == (1,)
+    with pytest.raises(ValueError, match="one distance per word"):
+        InducedTree.from_spans(["a"], [], [1, 2])
 
 
 def test_depth_and_arity():

@@ -200,10 +200,10 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
         description=f"{description} Every field can be set in the recipe file or on the command line.",
         allow_abbrev=False,
     )
-    if any(argument.partition("=")[0] == "--model" for argument in arguments):
-        raise ValueError("change the fields of the model one by one: --model.hidden_size 650")
     if arguments and not arguments[0].startswith("-"):
         arguments = [*read_recipe(Path(arguments[0])), *arguments[1:]]
+    if sum(argument.partition("=")[0] == "--model" for argument in arguments) > 1:
+        raise ValueError("change the fields of the model one by one: --model.hidden_size 650")
     for option in {argument.partition("=")[0] for argument in arguments}:
         if option.startswith("--model."):
             parser.add_argument(option, type=_yaml_value)
