@@ -69,7 +69,5 @@ class PRPNConfig(RecurrentConfig):
         if self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, as the parsing network halves it, not {self.hidden_size}")
         if self.parsing_network and not (self.reading_attention or self.prediction_attention):
-            raise ValueError(
-                "the parsing network computes gates for attention: set parsing_network=False, or reading_attention or "
-                "prediction_attention=True"
-            )
+            choices = "parsing_network=False, or reading_attention or prediction_attention=True"
+            raise ValueError(f"the parsing network computes gates for attention: set {choices}")

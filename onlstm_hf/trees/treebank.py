@@ -52,7 +52,7 @@ class Preprocessing:
     function_tag_separators: str = "-="
 
     def __post_init__(self):
-        if isinstance(self.dropped_tags, str):
+        if isinstance(self.dropped_tags, str) or not all(isinstance(tag, str) for tag in self.dropped_tags):
             raise ValueError(f"dropped_tags must be a list of tags, got {self.dropped_tags!r}")
         if not isinstance(self.lowercase, bool) or not isinstance(self.function_tag_separators, str):
             raise ValueError(f"lowercase must be true or false, and function_tag_separators a string, in {self}")

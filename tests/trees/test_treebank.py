@@ -287,7 +287,7 @@ def test_presets_and_overrides_replace_the_preprocessing_of_the_model():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"dropped_tags": "PUNCT"}, {"digits": "words"}, {"lowercase": "no"}, {"function_tag_separators": 3}]
+    "fields", [{"dropped_tags": "PUNCT"}, {"dropped_tags": [3]}, {"digits": "words"}, {"lowercase": "no"}]
 )
 def test_invalid_values_are_refused_instead_of_dropping_words(fields):
     with pytest.raises(ValueError, match=f"{next(iter(fields))} (must be|a string)"):
