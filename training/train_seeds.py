@@ -85,10 +85,8 @@ def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
     for name, before, after in changed_values(results["recipe"], fields):
         may_have_moved = name in DATA_FILES and before and after  # `check_data` compares the contents
         if name != "seed" and not may_have_moved:
-            raise ValueError(
-                f"{folder} is a finished run with {name} {before}, not {after}: use another --output_dir, or continue "
-                "this run with train_lm.py --resume"
-            )
+            advice = "use another --output_dir, or continue this run with train_lm.py --resume"
+            raise ValueError(f"{folder} is a finished run with {name} {before}, not {after}: {advice}")
     return results
 
 

@@ -125,10 +125,8 @@ def read_candidates(options: argparse.Namespace, texts: Collection[str]) -> list
     values = product(*(getattr(options, option) or tried for option, tried in grid.items()))
     candidates = [dict(zip(grid, candidate, strict=True)) for candidate in values]
     if options.tune is None and len(candidates) > 1:
-        raise ValueError(
-            f"there are {len(candidates)} settings to choose from: give --tune TEXT, or one value each of "
-            f"{', '.join(map(_flag, grid))}"
-        )
+        flags = ", ".join(map(_flag, grid))
+        raise ValueError(f"{len(candidates)} settings to choose from need --tune TEXT, or one value each of {flags}")
     return candidates
 
 

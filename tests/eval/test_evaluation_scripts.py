@@ -273,7 +273,7 @@ def test_ngrams_have_a_row_for_each_order(run, refusal, tmp_path, text_file):
     [
         ("--tune {text}", "--tune needs --adapt"),
         ("--decay 0.1", "--decay needs --adapt"),
-        ("--adapt cache", "there are 30 settings to choose from: give --tune TEXT"),
+        ("--adapt cache", "30 settings to choose from need --tune TEXT"),
         ("--adapt cache --decay 0.1", "--decay is no setting of --adapt cache"),
         ("--adapt cache --tune valid.txt", "--tune valid.txt is none of the texts"),
         ("--adapt cache --tune-tokens 9", "--tune-tokens needs --tune TEXT"),

@@ -37,9 +37,8 @@ def instruction_set(request, monkeypatch):
 def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2, 3), **options):
     """Compares outputs, and gradients relative to the largest one."""
     double = in_float64(problem)
-    outputs, expected = (
-        ordered_neurons(*tensors, path, **options) for tensors, path in ((problem, "native"), (double, "reference"))
-    )
+    outputs = ordered_neurons(*problem, "native", **options)
+    expected = ordered_neurons(*double, "reference", **options)
     torch.testing.assert_close(outputs, expected, rtol=0, atol=tolerance, check_dtype=False)
     found, expected = gradients(problem, "native", used, **options), gradients(double, "reference", used, **options)
     for ours, theirs in zip(found, expected, strict=True):

@@ -101,7 +101,6 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         (PRPNConfig, {"reading_attention": False, "prediction_attention": False}, "set parsing_network=False"),
         (RNNConfig, {"tie_word_embeddings": "none"}, "tie_word_embeddings must be true or false"),
         (RNNConfig, {"tokenizer_fingerprint": "seven:0e8f"}, "tokenizer_fingerprint must be a number and a hash"),
-        (RNNConfig, {"tokenizer_fingerprint": 7}, "tokenizer_fingerprint must be a number and a hash"),
         (RNNConfig, {"cell_type": "LSTM"}, "cell_type must be one of lstm, gru, rnn, not 'LSTM'"),
         (RNNConfig, {"cell_type": None}, "cell_type must be one of"),
         (TreeLSTMConfig, {"num_hidden_layers": 2}, "num_hidden_layers must be 1, not 2"),

@@ -140,11 +140,15 @@ def edit_state(edit, folder="run/last"):
     write_checksums(Path(folder))
 
 
-def test_a_training_state_with_extra_counters_resumes_but_not_another_version(project):
+def test_a_training_state_with_other_fields_resumes_but_not_another_version(project):
+    edit_state(lambda state: state["recipe"].pop("average_from_start"))  # counts as its default; true in this run
+    with pytest.raises(ValueError, match="average_from_start was False and is True now"):
+        train("--resume", "--max_steps", 3)
+    edit_state(lambda state: state["recipe"].update(average_from_start=True))
     edit_state(lambda state: state["progress"].update(first_kept_loss=0))
     assert train("--resume", "--max_steps", 3)["updates"] == 3
     edit_state(lambda state: state.update(version=99))
-    with pytest.raises(ValueError, match="the training state in run/last is of version 99, and this package resumes"):
+    with pytest.raises(ValueError, match="run/last is of version 99, and this package resumes"):
         train("--resume", "--max_steps", 4)
 
 
@@ -156,7 +160,7 @@ def test_a_training_state_with_extra_counters_resumes_but_not_another_version(pr
 def test_changed_data_are_refused(project, name, part):
     path, before = Path(name), contents("run")
     path.write_text(path.read_text().replace("dog", "cat", 1))
-    with pytest.raises(ValueError, match=rf"the {part} changed since run/last was written .their fingerprint was \w+"):
+    with pytest.raises(ValueError, match=rf"the {part} changed since run/last was written .fingerprint \w+"):
         train("--resume", "--max_steps", 3)
     assert contents("run") == before
 

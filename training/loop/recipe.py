@@ -146,6 +146,12 @@ class Recipe:
         kinds = {item.name: item.metadata["on_resume"] for group in self._groups() for item in fields(group)}
         return {name: value for name, value in values.items() if on_resume in (None, kinds[name])}
 
+    def defaults(self) -> dict[str, Any]:
+        """Returns the default values of all optional fields, by name."""
+        items = [item for group in self._groups() for item in fields(group)]
+        lists = {item.name: item.default_factory() for item in items if item.default_factory is not MISSING}
+        return lists | {item.name: item.default for item in items if item.default is not MISSING}
+
 
 class RecipeLoader(yaml.SafeLoader):
     """Safe YAML loader that refuses duplicate keys, and reads `1e-3` as a number, as YAML 1.2 does."""

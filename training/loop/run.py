@@ -323,10 +323,9 @@ class TrainingRun:
         check_checksums(self.last)
         state = json.loads((self.last / "training_state" / "run.json").read_text(encoding="utf-8"))
         if state.get("version") != STATE_VERSION:
-            raise ValueError(
-                f"the training state in {self.last} is of version {state.get('version')}, and this package resumes "
-                f"version {STATE_VERSION}. Use the package version that started the run, or another output_dir"
-            )
+            versions = f"{self.last} is of version {state.get('version')}, and this package resumes {STATE_VERSION}"
+            raise ValueError(f"{versions}. Use the package version that started the run, or another output_dir")
+        state["recipe"] = self.recipe.defaults() | state["recipe"]  # for fields that are newer than the run
         if state["progress"]["validation_losses"]:
             check_checksums(self.best)
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
@@ -340,10 +339,8 @@ class TrainingRun:
     def _load_training_state(self, state: dict[str, Any]) -> dict:
         """Restores the state in `last/`, so that the run continues as if never stopped. Returns the log state."""
         for name, before, after in changed_values(state["fingerprints"], self.task.fingerprints):
-            raise ValueError(
-                f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
-                "now). Use those that the run started with, or another output_dir"
-            )
+            changed = f"the {name} changed since {self.last} was written (fingerprint {before}, now {after})"
+            raise ValueError(f"{changed}. Use those that the run started with, or another output_dir")
         folder, process = self.last / "training_state", self.accelerator.process_index
         names = {field.name for field in fields(Progress)}  # earlier versions had more fields
         self.progress = Progress(**{name: value for name, value in state["progress"].items() if name in names})
