@@ -55,10 +55,6 @@ class Gradients(NamedTuple):
     hidden: torch.Tensor
     cell: torch.Tensor
 
-    @classmethod
-    def empty(cls, trace: Trace, inputs: Inputs) -> "Gradients":
-        return cls(*map(torch.empty_like, (inputs.input_gates, inputs.hidden, inputs.cell)))
-
 
 def forward(inputs: Inputs, options: Options) -> Trace:
     """Computes the steps with plain operations that write into the trace."""
@@ -143,7 +139,7 @@ class CumaxRecurrence(Recurrence):
     """Operator of the recurrence: gives the compiler its shapes and autograd the gradient of the weight."""
 
     name = "fast_cumax_lstm"
-    Inputs, Options, Trace, Gradients = Inputs, Options, Trace, Gradients
+    Inputs, Options, Trace = Inputs, Options, Trace
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         previous = torch.cat([inputs.hidden.unsqueeze(0), trace.outputs[:-1]])

@@ -103,10 +103,8 @@ def convert_original_state_dict(
     for name, parameter in parameters.items():
         tensor = state_dict[original_names[name]]
         if tensor.shape != parameter.shape:
-            raise ValueError(
-                f"the tensors do not fit together: {original_names[name]} should be {list(parameter.shape)}, "
-                f"but is {list(tensor.shape)}"
-            )
+            shapes = f"should be {list(parameter.shape)}, but is {list(tensor.shape)}"
+            raise ValueError(f"the tensors do not fit together: {original_names[name]} {shapes}")
         if not tensor.isfinite().all():
             raise ValueError(f"{original_names[name]} contains NaN or infinity")
         converted[name] = _reorder_gates(tensor, config.chunk_size) if ".layers." in name else tensor

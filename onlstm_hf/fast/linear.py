@@ -18,10 +18,10 @@ _MIN_SIZE_TO_COPY = 512
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Returns `left @ right` of two matrices, `[M, K]` and `[K, N]` to `[M, N]`."""
-    if not uses_onednn(left, right) or _is_differentiated(left, right):  # first: compiled code must compare no sizes
-        return left @ right
     is_fast = left.is_contiguous() or min(*left.shape, right.shape[1]) >= _MIN_SIZE_TO_COPY
-    return _linear(left, right.t()) if is_fast else left @ right
+    if not is_fast or _is_differentiated(left, right) or not uses_onednn(left, right):
+        return left @ right
+    return _linear(left, right.t())
 
 
 def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

@@ -4,9 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from onlstm_hf.fast.onlstm import native, operator
+from onlstm_hf.fast.onlstm import native
 from onlstm_hf.models.modeling_onlstm import cumax
 from tests.helpers.native_operators import needs_operator
 from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
@@ -189,30 +188,6 @@ def test_second_derivatives_need_the_reference():
     assert torch.autograd.gradgradcheck(
         lambda *tensors: ordered_neurons(*tensors, None, "reference").outputs, problem.differentiable()
     )
-
-
-@built
-def test_saved_activations_are_freed_before_the_weight_gradient_unless_the_graph_is_retained(monkeypatch):
-    activations, given_back = [], []
-
-    def forward(*arguments):
-        trace = native.PATH.forward(*arguments)
-        activations.append(StorageWeakRef(trace.activations.untyped_storage()))
-        return trace
-
-    def weight_gradient(*arguments):
-        given_back.append(activations[-1].expired())
-        return unchanged(*arguments)
-
-    unchanged = operator.weight_gradient
-    monkeypatch.setitem(operator.RECURRENCE.paths, "native", native.PATH._replace(forward=forward))
-    monkeypatch.setattr(operator, "weight_gradient", weight_gradient)
-    problem = make_problem(3, 2, 2, 2, torch.float32)
-    outputs = ordered_neurons(*problem, "native").outputs.sum()
-    kept = torch.autograd.grad(outputs, problem.differentiable(), retain_graph=True)
-    again = torch.autograd.grad(outputs, problem.differentiable())
-    assert given_back == [False, True]
-    assert all(map(torch.equal, kept, again))
 
 
 def test_scan_has_the_gradients_of_the_reference():

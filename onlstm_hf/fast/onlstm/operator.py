@@ -71,13 +71,14 @@ class _OrderedNeurons(Recurrence):
     """The operator of `ordered_neurons`."""
 
     name = "ordered_neurons"
-    Inputs, Options, Trace, Gradients = Inputs, Options, Trace, Gradients
+    Inputs, Options, Trace = Inputs, Options, Trace
+
+    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        input_gates, hidden, cell = Gradients.empty(trace, inputs)
+        return Inputs(input_gates, torch.empty_like(inputs.recurrent_weight), hidden, cell, None, None)
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
         return inputs._replace(input_gates=None, cell=None)
-
-    def kept_trace(self, trace: Trace) -> Trace:
-        return Trace(trace.outputs, *[None] * 5)
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         previous = torch.cat([inputs.hidden.unsqueeze(0).to(trace.outputs.dtype), trace.outputs[:-1]])

@@ -72,14 +72,17 @@ class _MemoryReading(Recurrence):
     """The operator of `read_sequence`."""
 
     name = "read_sequence"
-    Inputs, Options, Trace, Gradients = Inputs, Options, Trace, Gradients
+    Inputs, Options, Trace = Inputs, Options, Trace
+
+    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        gradients = Gradients.empty(trace, inputs)
+        weights = inputs.key, inputs.recurrent, *[inputs.gates_gain] * 3, *[inputs.cell_gain] * 2
+        of_steps = gradients.input_gates, gradients.input_keys
+        return Inputs(*of_steps, *map(torch.empty_like, weights), gradients.gates, gradients.memories, None, None)
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
         unread = "input_gates", "input_keys", "recurrent_bias", "gates_bias", "cell_bias", "memories"
         return inputs._replace(**dict.fromkeys(unread))
-
-    def kept_trace(self, trace: Trace) -> Trace:
-        return trace._replace(exponentials=None, keys=None, activations=None, tanh_cells=None)
 
     def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
         newest = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0]

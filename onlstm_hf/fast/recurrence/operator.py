@@ -37,27 +37,26 @@ class Recurrence:
 
     Attributes:
         name: the operator's name.
-        Inputs, Options, Trace, Gradients: the named tuples of `FastPath`. `Trace.empty(inputs, options)` and
-            `Gradients.empty(trace, inputs)` return tensors of the right shapes and dtypes, for a path to fill.
+        Inputs, Options, Trace: the named tuples of `FastPath`. `Trace.empty(inputs, options)` returns empty tensors of
+            the right shapes and dtypes, for a path to fill.
     """
 
     name: ClassVar[str]
     Inputs: ClassVar[type[NamedTuple]]
     Options: ClassVar[type[NamedTuple]]
     Trace: ClassVar[type[NamedTuple]]
-    Gradients: ClassVar[type[NamedTuple]]
 
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 
+    def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
+        """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
+        return self.Inputs(*(None if tensor is None else torch.empty_like(tensor) for tensor in inputs))
+
     def kept_inputs(self, inputs: NamedTuple) -> NamedTuple:
         """Returns the inputs for the backward pass; `None` for those that it does not read, to save memory."""
         return inputs
-
-    def kept_trace(self, trace: NamedTuple) -> NamedTuple:
-        """Returns the trace for `input_gradients`; `None` for fields that it does not read, to save memory."""
-        return trace
 
     def input_gradients(
         self, gradients: NamedTuple, trace: NamedTuple, inputs: NamedTuple, options: NamedTuple
@@ -88,6 +87,7 @@ class Recurrence:
 
     def _define_operators(self, namespace: str) -> None:
         inputs, options, trace = (kind.__annotations__ for kind in (self.Inputs, self.Options, self.Trace))
+        differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
         path = {"path": str}
         # Arguments of the backward operator, where some inputs are dropped and some results have no gradient.
         grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
@@ -101,14 +101,18 @@ class Recurrence:
 
         def backward(*arguments):
             *flat, path = arguments
-            return tuple(self.paths[path].backward(*split_fields(flat, *of_backward)))
+            grad_trace, trace, inputs, options = split_fields(flat, *of_backward)
+            gradients = self.paths[path].backward(grad_trace, trace, inputs, options)
+            gradients = self.input_gradients(gradients, trace, inputs, options)
+            return tuple(gradients[index] for index in differentiable)
 
         def empty_trace(*arguments):
             return tuple(self.Trace.empty(*split_fields(arguments, *of_forward)))
 
         def empty_gradients(*arguments):
             _, trace, inputs, _ = split_fields(arguments, *of_backward)
-            return tuple(self.Gradients.empty(trace, inputs))
+            gradients = self.empty_gradients(trace, inputs)
+            return tuple(gradients[index] for index in differentiable)
 
         def save_for_backward(ctx, inputs, output):
             *flat, path = inputs
@@ -118,13 +122,9 @@ class Recurrence:
             ctx.save_for_backward(*output, *self.kept_inputs(inputs))
 
         def differentiate(ctx, *grad_trace):
-            trace, kept = split_fields(ctx.saved_tensors, self.Trace, self.Inputs)
             # The compiler traces this with fake tensors, so it calls the opaque backward operator.
-            gradients = self.Gradients(*self.backward_operator(*grad_trace, *trace, *kept, *ctx.options, ctx.path))
-            # Frees the memory that only the steps need, before the weight gradients are computed.
-            trace = self.kept_trace(trace)
-            ctx.maybe_clear_saved_tensors()
-            gradients = self.input_gradients(gradients, trace, kept, ctx.options)
+            results = iter(self.backward_operator(*grad_trace, *ctx.saved_tensors, *ctx.options, ctx.path))
+            gradients = [next(results) if kind is torch.Tensor else None for kind in inputs.values()]
             return *gradients, *[None] * (len(options) + 1)
 
         def define(direction, function, arguments, num_results):
@@ -140,7 +140,7 @@ class Recurrence:
         self.forward_operator = define("forward", forward, forward_arguments, len(trace))
         self.forward_operator.register_fake(empty_trace)
         self.forward_operator.register_autograd(differentiate, setup_context=save_for_backward)
-        self.backward_operator = define("backward", backward, backward_arguments, len(self.Gradients._fields))
+        self.backward_operator = define("backward", backward, backward_arguments, len(differentiable))
         self.backward_operator.register_fake(empty_gradients)
 
 
