@@ -197,8 +197,8 @@ def mean_f1_interval(
 def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str]) -> None:
     for position, (word, gold_word) in enumerate(zip_longest(predicted, gold, fillvalue="")):
         if word != gold_word and _unescaped(word) != _unescaped(gold_word):
-            words = f"word {position} is predicted {word!r}, gold {gold_word!r}, of {len(predicted)} and {len(gold)} words"
-            raise ValueError(f"sentence {index}: {words}; parse the words of the gold trees (`tree.words`)")
+            sizes = f"of {len(predicted)} and {len(gold)} words; parse the words of the gold trees (`tree.words`)"
+            raise ValueError(f"sentence {index}: word {position} is predicted {word!r}, gold {gold_word!r}, {sizes}")
 
 
 def _unescaped(word: str) -> str:
