@@ -123,7 +123,8 @@ def repository_files(
     top_level = {name for name in files if "/" not in name}
     allowed = {name for name in top_level if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
     if unrelated := sorted(files.keys() - code_files - allowed - {EVAL_RESULTS}):
-        raise ValueError(f"{checkpoint} has files of no checkpoint; remove them: {', '.join(unrelated)}")
+        names = ", ".join(unrelated)
+        raise ValueError(f"{checkpoint} has files that are no part of a checkpoint; remove them: {names}")
     if results is not None:
         files["results.json"] = Path(results)
 
@@ -199,9 +200,8 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
     model, tokenizer = load_checkpoint(str(checkpoint), auto_class=model_class)
     if model.auto_class_name == "AutoModelForSequenceClassification":
         if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
-            raise ValueError(
-                f"the tokenizer of {checkpoint} does not tell two texts apart: it needs token_type_ids=True"
-            )
+            hint = "build it by build_word_tokenizer with token_type_ids=True"
+            raise ValueError(f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: {hint}")
         texts = PAIR if model.takes_pairs else PAIR[:1]
         with torch.no_grad():
             model(**tokenizer(*texts, return_tensors="pt").to(model.device))
@@ -220,5 +220,6 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tup
     except ValueError as error:
         raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
-        raise ValueError(f"the results {path} are of another model, with {results['parameters']:,} parameters")
+        sizes = f"{results['parameters']:,} parameters, and this one {model.num_parameters():,}"
+        raise ValueError(f"the results {path} are of another model, which has {sizes}")
     return card, scores

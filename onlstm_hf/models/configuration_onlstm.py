@@ -1,6 +1,10 @@
 """Configuration of the ordered-neurons LSTM, and of the stack that the recurrent baselines share with it."""
 
+from transformers.utils import logging
+
 from .state import RecurrentConfig
+
+logger = logging.get_logger(__name__)
 
 
 class AWDLSTMConfig(RecurrentConfig):
@@ -64,7 +68,8 @@ class AWDLSTMConfig(RecurrentConfig):
         if not all(isinstance(size, int) and size > 0 for size in self.layer_sizes):
             raise ValueError(f"layer_sizes must be positive integers, not {self.layer_sizes}")
         if len(self.layer_sizes) > 1 and self.layer_sizes[0] != self.hidden_size:
-            raise ValueError(f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}: give one")
+            sizes = f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}"
+            raise ValueError(f"{sizes}: give one of the two, or the first layer's size as hidden_size")
         needs_size = self.tie_word_embeddings and self.num_softmaxes == 1
         if needs_size and self.layer_sizes[-1] != self.embedding_size:
             raise ValueError(
@@ -78,7 +83,9 @@ class AWDLSTMConfig(RecurrentConfig):
         """Extends the base class: `layer_sizes` decide over the `hidden_size` of a file, as old files have both."""
         sizes = kwargs.get("layer_sizes", config_dict.get("layer_sizes"))
         if sizes and len(sizes) > 1 and "hidden_size" not in kwargs:
-            config_dict = {**config_dict, "hidden_size": sizes[0]}
+            hidden_size, config_dict = config_dict.get("hidden_size"), {**config_dict, "hidden_size": sizes[0]}
+            if hidden_size not in (None, sizes[0]) and "layer_sizes" not in kwargs:
+                logger.warning(f"hidden_size={hidden_size} is ignored, as it contradicts layer_sizes={sizes}")
         return super().from_dict(config_dict, **kwargs)
 
 

@@ -44,4 +44,5 @@ class TreeLSTMConfig(RecurrentConfig):
             raise ValueError(f"a Tree-LSTM has one layer: num_hidden_layers must be 1, not {self.num_hidden_layers}")
         brackets = (self.open_bracket_id, self.close_bracket_id)
         if brackets[0] == brackets[1] or not all(0 <= bracket < self.vocab_size for bracket in brackets):
-            raise ValueError(f"open_bracket_id and close_bracket_id must be two different tokens, not {brackets}")
+            expected = f"two different tokens of the vocabulary of {self.vocab_size}"
+            raise ValueError(f"open_bracket_id and close_bracket_id must be {expected}, not {brackets}")

@@ -753,7 +753,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
                 gate is open back to the last word with a larger distance (the paper's appendix).
         """
         if hard and options.setdefault("branching_bias", "ranges") != "ranges":
-            raise ValueError(f'hard=True is branching_bias "ranges", not {options["branching_bias"]!r}')
+            raise ValueError(f'hard=True is branching_bias "ranges", not {options["branching_bias"]!r}: give one')
         return super().parse(sentences, tokenizer, **options)
 
     def syntactic_distances(

@@ -80,8 +80,9 @@ class RecurrentConfig(PreTrainedConfig):
         self.require(probabilities, number, lambda value: 0 <= value < 1, "a probability in [0, 1)")
         self.require(self.not_negative, number, lambda value: 0 <= value < math.inf, "a number that is not negative")
         self.require(flags, bool, lambda value: True, "true or false")
-        hashes = [] if self.tokenizer_fingerprint is None else ["tokenizer_fingerprint"]
-        self.require(hashes, str, re.compile(r"\d+:[0-9a-f]+").fullmatch, 'a number and a hash ("9:64d285")')
+        if self.tokenizer_fingerprint is not None:
+            is_valid = re.compile(r"\d+:[0-9a-f]+").fullmatch
+            self.require(["tokenizer_fingerprint"], str, is_valid, 'a number and a hash ("9:64d285")')
         # AutoModel chooses among the classes of one type by this field; it must not be None.
         self.architectures = self.architectures or []
         super().__post_init__(**kwargs)

@@ -26,7 +26,8 @@ def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     if config.num_softmaxes > 1:
         raise ValueError(f"the page supports models with one softmax, not {config.num_softmaxes}")
     if not isinstance(config.eos_token_id, int):
-        raise ValueError(f"the page needs one <eos>, but the model's eos_token_id is {config.eos_token_id}")
+        hint = "write the id of the tokenizer into its config.json"
+        raise ValueError(f"the page needs one <eos>, but the model's eos_token_id is {config.eos_token_id}: {hint}")
     tensors = {}
     for name, tensor in model.state_dict().items():
         name = name.removeprefix("model.")

@@ -35,7 +35,9 @@ class KneserNeyNGrams:
         self.vocab_size, self.eos_token_id = vocab_size, eos_token_id
         words, depths = self._words_and_depths(tokens)
         if order < 1 or len(words) == 1:
-            raise ValueError(f"n-grams need a text, and an order of at least 1, not {order}")
+            raise ValueError(
+                f"the order must be at least 1, not {order}" if order < 1 else "there is no text to count"
+            )
         # `keys` of the n-grams of each length, increasing: the index of the context (all words but the last) times the
         # vocabulary size, plus the last word. `begins`: whether each n-gram begins with <eos>. `ends`: the index of
         # the n-gram that ends at each position.

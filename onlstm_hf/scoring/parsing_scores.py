@@ -120,7 +120,7 @@ def score_parses(
     """
     predicted, gold = list(predicted), list(gold)
     if len(predicted) != len(gold) or not gold:
-        raise ValueError(f"one predicted tree per gold tree is needed, got {len(predicted)} for {len(gold)}")
+        raise ValueError(f"there must be trees, one predicted per gold tree, not {len(predicted)} for {len(gold)}")
     if sorted(set(length_limits)) != list(length_limits):
         raise ValueError(f"length_limits must increase, got {list(length_limits)}")
     counts = np.zeros((len(gold), 3), dtype=np.int64)

@@ -31,8 +31,10 @@ def sequence_log_probabilities(
         ValueError: if a sequence is empty or has ids outside the vocabulary, or the model computes NaN.
     """
     keys = [tuple(sequence) for sequence in sequences]
-    if batch_size < 1 or () in keys:
-        raise ValueError(f"sequences need a token, and batch_size must be at least 1, not {batch_size}")
+    if () in keys:
+        raise ValueError(f"sequence {keys.index(())} is empty: it needs at least one token")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     distinct = sorted(set(keys))
     check_vocabulary("sequences", torch.tensor([token for key in distinct for token in key]), model.config.vocab_size)
     log_probabilities: dict[tuple[int, ...], float] = {}

@@ -94,7 +94,8 @@ def build_word_tokenizer(
     if min_count < 1:
         raise ValueError(f"min_count must be at least 1, got {min_count}")
     if vocab_size is not None and vocab_size <= len(special_tokens):
-        raise ValueError(f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)} to leave room for words")
+        special = f"{len(special_tokens)}, the number of special tokens ({' '.join(special_tokens)})"
+        raise ValueError(f"vocab_size is {vocab_size}; it must exceed {special}, to leave room for words")
     backend = Tokenizer(models.WordLevel())
     backend.normalizer = word_normalizer(split, lowercase, digits_to_n, drop_punctuation)
     backend.pre_tokenizer = word_pre_tokenizer(split, drop_punctuation, special_tokens)

@@ -55,7 +55,8 @@ class Preprocessing:
         if isinstance(self.dropped_tags, str) or not all(isinstance(tag, str) for tag in self.dropped_tags):
             raise ValueError(f"dropped_tags must be a list of tags, got {self.dropped_tags!r}")
         if not isinstance(self.lowercase, bool) or not isinstance(self.function_tag_separators, str):
-            raise ValueError(f"lowercase must be true or false, and function_tag_separators a string, in {self}")
+            values = f"{self.lowercase!r} and {self.function_tag_separators!r}"
+            raise ValueError(f"lowercase must be true or false, and function_tag_separators a string, not {values}")
         if self.digits not in DIGITS:
             raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
         object.__setattr__(self, "dropped_tags", frozenset(self.dropped_tags))

@@ -116,10 +116,10 @@ def test_a_pair_classifier_is_pushed_with_a_card_from_its_results(hub, tmp_path,
 def test_a_pair_classifier_with_a_wrong_tokenizer_or_wrong_results_is_refused(tmp_path):
     results = save_logic_run(tmp_path, "lstm")
     (tmp_path / "results.json").write_text(json.dumps({**results, "parameters": 5}))
-    with pytest.raises(ValueError, match="are of another model, with 5 parameters"):
+    with pytest.raises(ValueError, match="are of another model, which has 5 parameters"):
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
     build_word_tokenizer(["( a ( and b ) )"]).save_pretrained(tmp_path / "best")
-    with pytest.raises(ValueError, match="does not tell two texts apart"):
+    with pytest.raises(ValueError, match="does not tell the two texts of a pair apart"):
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 

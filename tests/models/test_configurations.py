@@ -82,7 +82,7 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         (
             ONLSTMConfig,
             {"hidden_size": 30, "layer_sizes": [20, 20, 400]},
-            r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\]: give one",
+            r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\]: give one of the two",
         ),
         (ONLSTMConfig, {"parse_layer": 3}, "parse_layer=3 does not exist: layers are 0 to 2"),
         (ONLSTMConfig, {"parse_layer": -1}, "parse_layer=-1 does not exist"),
@@ -157,7 +157,7 @@ def test_a_change_that_contradicts_the_file_is_refused(unusual_config, tmp_path,
             config_class.from_pretrained(tmp_path, **changes)
 
 
-def test_consistent_changes_take_effect(unusual_config, tmp_path):
+def test_consistent_changes_take_effect(unusual_config, tmp_path, caplog):
     unusual_config.save_pretrained(tmp_path)
     config, unused = AutoConfig.from_pretrained(
         tmp_path, layer_sizes=[24, 16], parse_layer=1, use_cache=False, unknown=3, return_unused_kwargs=True
@@ -166,7 +166,9 @@ def test_consistent_changes_take_effect(unusual_config, tmp_path):
     assert not config.use_cache and unused == {"unknown": 3}
     resized = ONLSTMConfig.from_pretrained(tmp_path, layer_sizes=None, hidden_size=20)
     assert resized.layer_sizes == [20, 12]
-    assert ONLSTMConfig.from_dict(unusual_config.to_dict() | {"hidden_size": 1150}).hidden_size == 8
+    with caplog.at_level("WARNING", "onlstm_hf"):
+        assert ONLSTMConfig.from_dict(unusual_config.to_dict() | {"hidden_size": 1150}).hidden_size == 8
+    assert caplog.messages == ["hidden_size=1150 is ignored, as it contradicts layer_sizes=[8, 16]"]
 
 
 def test_the_configuration_of_another_kind_of_model_is_refused():

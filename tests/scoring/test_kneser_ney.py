@@ -87,7 +87,7 @@ def test_a_text_may_end_without_eos():
 
 @pytest.mark.parametrize("text, order", [([], 2), ([1, EOS], 0), ([VOCAB_SIZE, EOS], 2), ([-1, EOS], 2)])
 def test_bad_input_is_refused(text, order):
-    with pytest.raises(ValueError, match="need a text, and an order|outside the vocabulary"):
+    with pytest.raises(ValueError, match="order must be at least 1, not 0|no text to count|outside the vocabulary"):
         KneserNeyNGrams(text, VOCAB_SIZE, EOS, order)
 
 

@@ -157,8 +157,8 @@ def test_dictionary_is_json_ready_and_complete():
 @pytest.mark.parametrize(
     ("predicted", "gold", "message"),
     [
-        ([], [], "got 0 for 0"),
-        ([GOLD], [GOLD, GOLD], "one predicted tree per gold tree is needed, got 1 for 2"),
+        ([], [], "there must be trees"),
+        ([GOLD], [GOLD, GOLD], "one predicted per gold tree, not 1 for 2"),
         ([GOLD, GOLD], [GOLD, "(S (X a))"], "gold tree 1 is a str; read it with GoldTree.from_bracket"),
         ([["the", "old"]], [GOLD], "sentence 0: word 2 is predicted '', gold 'cat', of 2 and 6 words"),
         ([GOLD, list("abc")], [GOLD, GoldTree(tuple("abd"), ())], "sentence 1: word 2 is predicted 'c', gold 'd'"),
