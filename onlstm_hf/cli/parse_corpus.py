@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     engine.add_argument("--threads", type=thread_count, metavar="N", help=threads)
     add_number(engine, "--memory", "GB of memory per CPU, with Ray and Slurm (default: 2)")
     engine.add_argument("--gpus", type=natural_number, metavar="N", help="GPUs per worker, with Ray and Slurm")
-    engine.add_argument("--partition", metavar="NAME", help="Slurm partition")
+    engine.add_argument("--partition", metavar="NAME", help="Slurm partition (default: the cluster's)")
     engine.add_argument("--time", metavar="TIME", help="time limit per task, with Slurm (default: 24:00:00)")
     engine.add_argument("--sbatch", action="append", type=_name_and_value, metavar="NAME=VALUE", help="sbatch option")
 

@@ -31,7 +31,7 @@ class Engine(NamedTuple):
 
     At most `workers` tasks run at a time, with `threads` threads each; -1 means no limit (Slurm). With Ray and Slurm
     there is a CPU per thread, with `memory` GB, and each worker has `gpus`. The options `sbatch` of Slurm need
-    `partition` and `time`.
+    `time`; those that are `None` are left to the cluster.
     """
 
     name: str = "local"
@@ -51,7 +51,14 @@ class Engine(NamedTuple):
             return RayPipelineExecutor(**options)
         activate = Path(sys.prefix, "bin", "activate")
         options |= {"job_name": "onlstm-hf", "venv_path": str(activate) if activate.exists() else None}
-        return SlurmPipelineExecutor(**options, time=None, partition=None, qos=None, sbatch_args=self.sbatch)
+        return SlurmExecutor(**options, time=None, partition=None, qos=None, sbatch_args=self.sbatch)
+
+
+class SlurmExecutor(SlurmPipelineExecutor):
+    """Leaves options without a value to the cluster. The base class names them, which `sbatch` refuses."""
+
+    def get_sbatch_args(self, max_array: int = 1) -> dict[str, str]:
+        return {name: value for name, value in super().get_sbatch_args(max_array).items() if value is not None}
 
 
 def choose_engine(name: str, workers: int | None, threads: int | None, **options) -> Engine:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from datatrove.io import DataFolder
+from datatrove.io import DataFolder, get_datafolder
 from pyarrow import parquet
 
 from onlstm_hf import build_word_tokenizer
+from onlstm_hf.corpus.executors import Engine
 from tests.helpers.command_line import TEXT, WORDS
 from tests.helpers.corpus_runs import in_a_process, parse, tables, workers_at_once
 from tests.helpers.tiny_models import MODEL_TYPES
@@ -195,3 +196,12 @@ def test_a_changed_option_model_or_corpus_is_refused(small, checkpoint, model, t
     check_refused(r"the file a\.txt has changed, the file b\.txt has changed;")
     (small / "a.txt").rename(small / "b.txt")
     check_refused(r"the file a\.txt has changed, the file b\.txt has changed;")
+
+
+@pytest.mark.parametrize("partition", ["cpu", None])
+def test_slurm_gets_only_options_with_a_value(partition, tmp_path):
+    engine = Engine("slurm", sbatch={"time": "1:00:00", "partition": partition})
+    options = engine.executor([], 1, get_datafolder(str(tmp_path))).get_sbatch_args()
+    assert options.get("partition") == partition
+    assert options["time"] == "1:00:00"
+    assert None not in options.values()
