@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger
 
+from ..models.state import check_vocabulary
 from ..text.sentence_splitting import MAX_SEVERAL, count_several
 from ..text.word_alignment import unknown_words
 from ..trees.distances import tree_from_distances
@@ -262,6 +263,7 @@ class ParsingMixin:
 
         pieces, state = [], None
         layer = layers[0] if len(layers) == 1 else layers
+        check_vocabulary("input_ids", input_ids, self.config.vocab_size)  # the model cannot on a GPU
         if self.device.type != "meta":  # the placeholder device of offloaded weights
             input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):

@@ -331,7 +331,8 @@ def test_units_tokens_gives_a_tree_over_subwords(bpe):
 
 
 @pytest.mark.parametrize(("ids", "tokenizer"), [([5, 43], None), ([5, 43], TOKENIZER), ([-1, 5], None)])
-def test_ids_outside_the_vocabulary_are_refused(ids, tokenizer):
+def test_ids_outside_the_vocabulary_are_refused(ids, tokenizer, monkeypatch):
+    monkeypatch.setattr(MODEL, "syntactic_distances", None)  # refused before the model reads them
     with pytest.raises(ValueError, match=r"the id (43|-1), which is outside the vocabulary of 43"):
         MODEL.parse(ids, tokenizer)
 
