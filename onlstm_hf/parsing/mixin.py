@@ -8,7 +8,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger
 
-from ..models.state import check_vocabulary
 from ..text.sentence_splitting import MAX_SEVERAL, count_several
 from ..text.word_alignment import unknown_words
 from ..trees.distances import tree_from_distances
@@ -263,7 +262,11 @@ class ParsingMixin:
 
         pieces, state = [], None
         layer = layers[0] if len(layers) == 1 else layers
-        check_vocabulary("input_ids", input_ids, self.config.vocab_size)  # the model cannot on a GPU
+        size = self.config.vocab_size
+        outside = input_ids[(input_ids < 0) | (input_ids >= size)]
+        if outside.numel():  # the model does not check input on a GPU
+            hint = "does the tokenizer belong to this model?"
+            raise ValueError(f"a sentence has the id {outside[0]}, which is outside the vocabulary of {size}: {hint}")
         if self.device.type != "meta":  # the placeholder device of offloaded weights
             input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):
