@@ -165,6 +165,7 @@ def test_the_batch_size_applies_to_model_calls(run, checkpoint, monkeypatch):
     assert seen == [100]
 
 
+@pytest.mark.slow
 def test_the_installed_command_streams_batches_and_accepts_a_closed_pipe(
     checkpoint, tmp_path, project_root, monkeypatch
 ):

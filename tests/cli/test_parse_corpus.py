@@ -23,6 +23,7 @@ def corpus(tmp_path):
     return tmp_path / "corpus.jsonl"
 
 
+@pytest.mark.slow
 def test_the_command_parses_a_corpus_into_a_table(corpus, checkpoint, tmp_path, project_root):
     (tmp_path / "corpus.jsonl").open("ab").write(b"\xff\n")
     command = [sys.executable, "-m", "onlstm_hf", "parse-corpus", corpus, tmp_path / "trees", "--model", checkpoint]
@@ -37,6 +38,7 @@ def test_the_command_parses_a_corpus_into_a_table(corpus, checkpoint, tmp_path, 
     assert tuple(rows[0]) == (*columns, "log_probability", "reason")
 
 
+@pytest.mark.slow
 def test_lines_with_several_sentences_give_a_warning(run, checkpoint, tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr("onlstm_hf.corpus.run.logger.warning", said.append)

@@ -395,6 +395,7 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
             assert f"\n{name} " in printed
 
 
+@pytest.mark.slow
 def test_a_treebank_of_files_has_a_row_for_each(run, tmp_path, checkpoint, model, tokenizer):
     first, second = TREES.split("\n( (S (NP-SBJ (NP", 1)
     folder = tmp_path / "treebank"
@@ -549,6 +550,7 @@ def test_progress_is_shown_only_on_a_terminal(capsys, monkeypatch, checkpoint, t
     assert ("%|" in capsys.readouterr().err) == is_terminal
 
 
+@pytest.mark.slow
 def test_the_scripts_run_from_a_checkout(project_root, checkpoint, treebank):
     command = [sys.executable, "eval/evaluate_parsing.py", checkpoint, "--treebank", treebank]
     ended = subprocess.run(command, cwd=project_root, capture_output=True, text=True, timeout=120)

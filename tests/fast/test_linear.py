@@ -102,5 +102,6 @@ torch.testing.assert_close(linear(inputs, weight).double(), inputs.double() @ we
 """
 
 
+@pytest.mark.slow
 def test_products_are_correct_with_fewer_threads_than_requested():
     subprocess.run([sys.executable, "-c", FEWER_THREADS], env=os.environ | {"OMP_THREAD_LIMIT": "1"}, check=True)

@@ -32,6 +32,7 @@ def released(request, monkeypatch):
     return recipe, model, record_paths(monkeypatch, recurrence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_training_takes_the_compiled_operator(released, precision):
     recipe, model, ran = released

@@ -65,6 +65,7 @@ def initial_state(graph, batch_size: int) -> dict[str, torch.Tensor]:
     return {name: torch.full((batch_size, *shapes[name]), fill) for name, fill in fills.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_text_is_read_and_continued(exported, side):
     model, graph = exported

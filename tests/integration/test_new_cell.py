@@ -150,6 +150,7 @@ def test_the_fast_path_trains_in_bfloat16_and_compiled(fast_cell, monkeypatch):
     torch.testing.assert_close(losses[1], losses[0], rtol=0.03, atol=0)
 
 
+@pytest.mark.slow
 def test_the_checkpoint_contains_the_code_and_loads_in_a_new_process(checkpoint, project_root, tmp_path):
     code = project_root / "examples" / "minimal_cell.py"
     assert (checkpoint / "minimal_cell.py").read_bytes() == code.read_bytes()

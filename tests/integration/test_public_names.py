@@ -85,6 +85,7 @@ def test_type_checkers_find_the_public_names():
     assert {alias.name for statement in statements for alias in statement.names} == set(PUBLIC_NAMES)
 
 
+@pytest.mark.slow
 def test_importing_the_package_is_enough_for_the_auto_classes(project_root):
     process = subprocess.run([sys.executable, "-c", AUTO_CLASSES], cwd=project_root, capture_output=True, text=True)
     assert process.stdout.split() == [

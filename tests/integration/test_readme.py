@@ -137,7 +137,9 @@ def run(program: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("checkout", "fresh_metric_modules")
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page == "docs/training.md" else page for page in PAGES]
+)
 def test_code_runs_as_written(page, monkeypatch):
     sizes = {"num_train": 60, "num_validation": 60, "num_test": 60}
     monkeypatch.setattr(quickstart, "write_toy_corpus", partial(quickstart.write_toy_corpus, **sizes))

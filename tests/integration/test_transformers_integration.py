@@ -104,6 +104,7 @@ def test_training_compiles_with_inductor_without_graph_breaks(make_model, kind, 
     torch.testing.assert_close(step(torch.compile(model, fullgraph=True), ids), step(model, ids))
 
 
+@pytest.mark.slow
 def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, ids):
     model = make_model(num_hidden_layers=2).train()
     torch._dynamo.reset()

@@ -79,6 +79,7 @@ def test_formulas_may_be_nested_very_deeply():
     assert logical_relation("( not " * 20_000 + "a" + " )" * 20_000, "a") == "="
 
 
+@pytest.mark.slow
 def test_relations_of_all_reference_pairs_are_reproduced(reference):
     pairs = [pair for split in reference.values() for pair in split]
     assert len(pairs) == 249_069

@@ -146,6 +146,7 @@ def test_only_the_tree_loss_is_computed_without_dropout(project):
     assert model.training and all(module.training for module in model.modules())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_type", "rule", "least_f1"), [("onlstm", "right", 0.85), ("onlstm", "none", 0.95), ("prpn", "right", 0.8)]
 )

@@ -179,6 +179,7 @@ def test_a_streamed_dataset_is_split_by_file_if_the_files_divide_evenly(tmp_path
     assert sorted(parts[0] + parts[1]) == list(range(2 * num_files))
 
 
+@pytest.mark.slow
 def test_streamed_text_of_two_processes_resumes_exactly_and_ends_together(project):
     # The second process has shorter lines, but not more of them.
     lines = Path("train.txt").read_text().splitlines()[:120]

@@ -275,6 +275,7 @@ def read_batches(results, folder, options):
     results.put((megabytes() - before, num_tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="memory units of Linux")
 @pytest.mark.parametrize(
     "options", [[], ["--independent_sentences"], ["--streaming"]], ids=["stream", "sentences", "streamed"]

@@ -361,6 +361,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(project, monkeypatch, options
     check_run(monkeypatch, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [PLATEAU, NT_ASGD], ids=["sentences", "nt-asgd"])
 def test_a_resumed_prpn_run_equals_an_uninterrupted_one(project, monkeypatch, options):
     write_recipe(model_type="prpn", model=RNN | {"num_slots": 4, "lookback": 2})
@@ -508,6 +509,7 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 def test_plain_text_needs_no_optional_library_and_errors_have_one_line(project, project_root):
     script = project_root / "training" / "train_lm.py"
     code = (

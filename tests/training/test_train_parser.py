@@ -82,6 +82,7 @@ def test_one_command_trains_voters_grammar_average_and_student(capfd):
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_a_failed_stage_ends_the_command_with_a_hint(refusal):
     assert "hidden_sise" in refusal(train_parser, *arguments(), "--hidden_sise", "3")

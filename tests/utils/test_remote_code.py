@@ -329,6 +329,7 @@ def test_the_installed_package_takes_precedence_over_carried_code(kind, checkpoi
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_installed_and_carried_code_work_in_one_process(tmp_path):
     """Uses an ON-LSTM, whose carried code uses the operators of the installed package."""
     checkpoint = tmp_path / "on-lstm.tiny"
@@ -345,6 +346,7 @@ def test_installed_and_carried_code_work_in_one_process(tmp_path):
     assert report["changed"] != pytest.approx(first, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_a_model_trains_with_dropout_without_the_package(tmp_path):
     for name, kind in MODEL_TYPES.items():
         kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, num_softmaxes=2).save_pretrained(tmp_path / name)

@@ -51,6 +51,7 @@ def test_without_a_gpu_there_is_a_one_line_error(refusal, monkeypatch):
     assert "no CUDA GPU" in refusal(check_gpu)
 
 
+@pytest.mark.slow
 def test_output_files_name_failed_tests(capsys, tmp_path, monkeypatch):
     tests = {"files": ["tests/some.py"], "summary": "1 failed", "failed": ["FAILED test_that_fails"]}
     monkeypatch.setattr(check_gpu, "run_tests", lambda files: tests)
@@ -67,6 +68,7 @@ def test_output_files_name_failed_tests(capsys, tmp_path, monkeypatch):
     assert [line.split(" | ")[-1] for line in lines[6:]] == [f"{row['spread']} |" for row in results["rows"]]
 
 
+@pytest.mark.slow
 def test_tests_are_counted_and_failed_ones_are_named(tmp_path):
     path = tmp_path / "test_of_gpu.py"
     path.write_text(GPU_TESTS)
