@@ -365,6 +365,7 @@ def test_a_run_cannot_resume_with_other_votes(project):
         (["--votes", "other.ranks.xz"], "has the trees of another text"),
         (["--min_length", "9", "--max_length", "8"], "max_length 8 is less than min_length 9"),
         (["--min_length", "30"], "no sentence of a length between min_length and max_length"),
+        (["--model.num_nonterminals", "0"], "num_nonterminals, num_preterminals and hidden_size must be positive"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):

@@ -37,6 +37,8 @@ class NeuralGrammarConfig(PreTrainedConfig):
         self.vocab_size, self.num_nonterminals = vocab_size, num_nonterminals
         self.num_preterminals, self.hidden_size = num_preterminals, hidden_size
         self.treebank_preprocessing = treebank_preprocessing
+        if min(vocab_size, num_nonterminals, num_preterminals, hidden_size) < 1:
+            raise ValueError("vocab_size, num_nonterminals, num_preterminals and hidden_size must be positive")
         super().__init__(**kwargs)
 
 
