@@ -53,6 +53,10 @@ class RemoteFile(AbstractBufferedFile):
 class RemoteFiles(LocalFileSystem):
     protocol = "remote"
 
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.removeprefix("remote://"))
+
     def _open(self, path, mode="rb", **_):
         return RemoteFile(self, path, mode, size=self.info(path)["size"])
 

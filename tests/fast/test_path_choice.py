@@ -90,7 +90,7 @@ def test_a_path_that_cannot_run_is_refused_with_the_reason(recurrence, operator,
         recurrence.choose("native", sequence(9).double())
     with pytest.raises(ValueError, match=refused.format("triton", "it needs tensors on a GPU, not on cpu")):
         recurrence.choose("triton", sequence(9))
-    monkeypatch.setattr(operator, "instruction_set", lambda: None)
+    monkeypatch.setitem(vars(operator), "instruction_set", lambda: None)
     with pytest.raises(ValueError, match=refused.format("native", "its compiled operator is not installed")):
         recurrence.choose("native", sequence(9))
     assert recurrence.choose("auto", sequence(9)) is None

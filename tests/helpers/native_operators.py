@@ -14,4 +14,4 @@ def use_instruction_set(operator: NativeOperator, name: str, monkeypatch) -> Non
     """Makes a compiled operator use the library of one instruction set; skips the test if it is missing."""
     if name not in operator.libraries:
         missing("instructions", f"no operator with {name} instructions was built that this CPU can run")
-    monkeypatch.setattr(operator, "instruction_set", lambda: name)
+    monkeypatch.setitem(vars(operator), "instruction_set", lambda: name)

@@ -56,7 +56,7 @@ TRAINER = [
     Feature("batches of similar lengths", {"train_sampling_strategy": "group_by_length"}),
     Feature("the best checkpoint at the end", {"load_best_model_at_end": True, "eval_strategy": "steps"}),
     Feature("Trackio", {"report_to": ["trackio"]}),
-    Feature("gradient checkpointing", {"gradient_checkpointing": True}, "does not support activation checkpointing"),
+    Feature("gradient checkpointing", {"gradient_checkpointing": True}, "checkpointing"),
 ]
 # Layers with adapters.
 MAPS = ["input_projection", "recurrent_projection"]

@@ -386,7 +386,7 @@ def test_two_processes_equal_one_with_twice_the_batch(project):
 def test_the_script_needs_no_library_of_the_train_extra():
     code = (
         "import sys\n"
-        "for name in ('datasets', 'evaluate', 'nltk', 'pandas', 'scipy'): sys.modules[name] = None\n"
+        "for name in ('datasets', 'evaluate', 'nltk', 'pandas', 'scipy', 'sklearn'): sys.modules[name] = None\n"
         "from training import average_trees, train_grammar\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(train_grammar.__file__).parents[1])
