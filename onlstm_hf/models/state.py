@@ -129,7 +129,7 @@ class ModelState:
         # For torch.compile, torch.export and FSDP. The module name distinguishes the copies in checkpoints.
         pytree.register_pytree_node(
             cls,
-            lambda state: (list(vars(state).values()), None),
+            lambda state: ([getattr(state, each.name) for each in fields(state)], None),  # torch 2.9 cannot trace vars
             lambda values, _: cls(*values),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
             flatten_with_keys_fn=lambda state: (

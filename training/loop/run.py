@@ -118,8 +118,10 @@ class TrainingRun:
         average_gradients(self.model)
         self.trained_model = self.model
         if arguments.torch_compile:
-            # Dropout draws the same random numbers as without compilation, and sequence lengths are dynamic.
-            self.trained_model = torch.compile(self.model, dynamic=True, options={"fallback_random": True})
+            # Dropout draws the same random numbers as without compilation: torch 2.9 would reorder the draws to save
+            # memory. Sequence lengths are dynamic.
+            options = {"fallback_random": True, "reorder_for_peak_memory": False}
+            self.trained_model = torch.compile(self.model, dynamic=True, options=options)
         if self.averaged is not None:
             self.averaged.to(accelerator.device)
         shard = ProcessShard(arguments.batch_size, accelerator.process_index, accelerator.num_processes)
