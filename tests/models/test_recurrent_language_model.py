@@ -290,7 +290,6 @@ def test_a_model_without_dropout_is_the_same_in_training(kind, input_ids):
     assert torch.equal(model(input_ids).logits, model.train()(input_ids).logits)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("padded", "skip_logits"), [(True, False), (False, True)])
 def test_compiled_model_computes_the_same_without_graph_breaks(kind, rows, padded, skip_logits):
     torch._dynamo.reset()  # the limit of recompilations is shared by all kinds of models
