@@ -172,7 +172,8 @@ class RNNLayer(nn.Module):
         options = (True, 1, 0.0, self.training, False, False)
         with precision:
             outputs, _, *cell = kernel(inputs, *([state] if len(state) > 1 else state), weights, *options)
-        return RNNLayerOutput(outputs, (outputs[-1], *(tensor.squeeze(0) for tensor in cell)))
+        # The compiler of torch 2.9 gives squeeze the wrong shape.
+        return RNNLayerOutput(outputs, (outputs[-1], *(tensor.reshape(outputs.shape[1:]) for tensor in cell)))
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
         """Returns the hidden (and cell) state before the first token: zeros, on the default device."""

@@ -27,7 +27,7 @@ class StandInGraph:
 
 class StandInRecording(TorchDispatchMode):
     """Records PyTorch operations with a given output tensor instead of running them (but runs views), and the kernels
-    that Triton's interpreter launches by `InterpretedFunction.run`."""
+    that Triton's interpreter launches by a `GridExecutor`."""
 
     def __init__(self, graph, pool, stream, capture_error_mode):
         super().__init__()
@@ -44,19 +44,19 @@ class StandInRecording(TorchDispatchMode):
     def __enter__(self):
         StandInGraph.recorded += 1
         if os.environ.get("TRITON_INTERPRET") == "1":
-            from triton.runtime.interpreter import InterpretedFunction
+            from triton.runtime.interpreter import GridExecutor
 
             def keep(kernel, *args, **kwargs):
                 self.launches.append(functools.partial(self.run, kernel, *args, **kwargs))
 
-            self.run, InterpretedFunction.run = InterpretedFunction.run, keep
+            self.run, GridExecutor.__call__ = GridExecutor.__call__, keep
         return super().__enter__()
 
     def __exit__(self, *error):
         if os.environ.get("TRITON_INTERPRET") == "1":
-            from triton.runtime.interpreter import InterpretedFunction
+            from triton.runtime.interpreter import GridExecutor
 
-            InterpretedFunction.run = self.run
+            GridExecutor.__call__ = self.run
         super().__exit__(*error)
         if StandInGraph.error is not None:
             raise StandInGraph.error
