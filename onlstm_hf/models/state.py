@@ -133,7 +133,7 @@ class ModelState:
             lambda values, _: cls(*values),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
             flatten_with_keys_fn=lambda state: (
-                [(pytree.GetAttrKey(name), value) for name, value in vars(state).items()],
+                [(pytree.GetAttrKey(each.name), getattr(state, each.name)) for each in fields(state)],
                 None,
             ),
         )
